@@ -1,11 +1,18 @@
 """How large is the house? Lines of code, public names, options and parameters, counted the same way at every commit.
 
-    python -m benchmarks.house [--root FOLDER]
+    python -m benchmarks.house [--root FOLDER] [--hooks]
 
 A line of code is a line that holds part of a statement: blank lines, comments and docstrings do not count. A public name is a
 name that a public module lists in `__all__`; a name that several modules list counts once. An option counts once for each
-command of `online-rank` that takes it. `--root` counts the lines of another checkout; names, options and parameters always
-come from the package that is imported.
+command of `online-rank` that takes it. `pyproject.toml` lists the parts. An import is wrong if the core imports a module
+of the service or of the studies, or the service one of the studies. A name crosses the wall if the service uses it of the core
+and no public module lists it. A private access is an attribute with an underscore that a test takes of anything but itself.
+`--root` counts the lines and imports of another checkout; names, options, parameters and classes always come from the package
+that is imported.
+
+A ranker consists of its class and the classes of the package that it inherits from. A hook is a method that a class of the
+package defines and another one overrides; `--hooks` lists the rankers with their classes, and the hooks that exactly one class
+overrides.
 """
 
 import ast
@@ -18,7 +25,9 @@ from pathlib import Path
 from typing import Any
 
 import online_rank
+from benchmarks._classes import hooks, hooks_of_one, rankers
 from benchmarks._common import parser, table
+from benchmarks._parts import Parts
 
 _ROOT = Path(__file__).parents[1]
 #: The modules that open or parse files of users. At 8e619ce: stream/ without clicks, synth, weblike, zipf and writing, and the
@@ -27,6 +36,7 @@ _READERS = (
     "_kernels/letor", "stream/source", "stream/letor", "stream/tables", "stream/values", "stream/plan", "stream/rows",
     "stream/reader", "stream/clicked", "stream/parts", "stream/trec",
 )  # fmt: skip
+PARTS = ("core", "service", "studies")
 _NO_CODE = {
     tokenize.COMMENT,
     tokenize.NL,
@@ -57,6 +67,17 @@ def _docstring_lines(tree: ast.AST) -> Iterator[int]:
 def lines_of(folder: Path) -> int:
     """The lines of code of all Python files in a folder."""
     return sum(code_lines(path.read_text()) for path in sorted(folder.rglob("*.py")))
+
+
+def private_accesses(text: str) -> int:
+    """How often a file takes an attribute with an underscore of anything but `self`, `cls` or `super()`."""
+    return sum(
+        isinstance(node, ast.Attribute)
+        and node.attr.startswith("_")
+        and not node.attr.startswith("__")
+        and ast.unparse(node.value) not in ("self", "cls", "super()")
+        for node in ast.walk(ast.parse(text))
+    )
 
 
 def _lines_of_module(path: Path) -> int:
@@ -102,16 +123,31 @@ def parameters(name: str) -> list[str]:
 def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--root", type=Path, default=_ROOT, help="the checkout whose lines are counted")
-    root = arguments.parse_args().root
+    arguments.add_argument("--hooks", action="store_true", help="list classes and hooks, and count nothing else")
+    given = arguments.parse_args()
+    if given.hooks:
+        print(table(("ranker", "its classes"), [(name, ", ".join(own)) for name, own in rankers().items()]), end="\n\n")
+        print(table(("hook", "the only class that overrides it"), [*hooks_of_one().items()]))
+        return
+    root, houses = given.root, rankers()
     rooms = {folder.name: lines_of(folder) for folder in sorted((root / "online_rank").iterdir()) if folder.is_dir()}
+    parts, tests = Parts(root), root / "tests"
+    sizes = {part: sum(code_lines(text) for name, text in parts.modules.items() if parts.of(name) == part) for part in PARTS}
     rows = [
         ("code lines of online_rank/", lines_of(root / "online_rank")),
+        *((f"of these in the {part}", lines) for part, lines in sizes.items()),
         *((f"of these in {room}/", lines) for room, lines in rooms.items() if lines),
         ("of these in readers of files", sum(_lines_of_module(root / "online_rank" / f"{name}.py") for name in _READERS)),
         *((f"code lines of {folder}/", lines_of(root / folder)) for folder in ("tests", "benchmarks", "examples")),
+        ("wrong imports between the parts", len(parts.wrong())),
+        ("names across the wall, from core to service", len(parts.across())),
+        ("private accesses of tests", sum(private_accesses(path.read_text()) for path in sorted(tests.rglob("*.py")))),
         ("public names", len(public_names())),
         ("options of all commands", sum(map(len, options().values()))),
         ("parameters of PerceptronRanker", len(parameters("PerceptronRanker"))),
+        *((f"classes of {name}", len(own)) for name, own in houses.items()),
+        ("hooks, methods that a class overrides", len(hooks())),
+        ("of these overridden by one class", len(hooks_of_one())),
     ]
     print(table(("what", "number"), [(what, f"{number:,}") for what, number in rows]))
 

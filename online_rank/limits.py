@@ -24,6 +24,26 @@ from typing import Any
 
 import numpy as np
 
+__all__ = [
+    "ALWAYS_DOCUMENTS",
+    "CELLS_A_BYTE",
+    "FORMAT_VERSION",
+    "INT64_HIGH",
+    "INT64_LOW",
+    "MAX_CELLS",
+    "MAX_COUNT",
+    "MAX_DEPTH",
+    "MAX_DOCUMENTS",
+    "MAX_FEATURES",
+    "MAX_GROWTH",
+    "MAX_ID_LENGTH",
+    "MAX_KNOWN_CELLS",
+    "MAX_REQUEST_DEPTH",
+    "is_id",
+    "is_integer",
+    "is_name",
+]
+
 #: Version of all stored formats: model files, folders with the state of a service, impressions that users keep. The library
 #: reads this version and all earlier ones. A setting missing from an older file takes the constructor's default; missing state
 #: takes the attribute of the class.

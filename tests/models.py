@@ -39,12 +39,10 @@ from online_rank import (
     TorchRanker,
 )
 from online_rank.base.function import QueryFunction
-from online_rank.rankers.averaged import AveragedRanker, LinearRanker
+from online_rank.rankers.averaged import LinearRanker
 from online_rank.rankers.curved import CurvedRanker
-from online_rank.rankers.exploring import ExploringRanker
-from online_rank.rankers.fading import FadingRanker
 from online_rank.rankers.fixed import FixedRanker
-from online_rank.rankers.nested import RankerOfOne
+from online_rank.rankers.nested import NestedRanker
 
 #: A model of LightGBM with one split.
 STUMP = """tree
@@ -176,7 +174,7 @@ if HAS_TORCH:
 NOT_SAVED = {"function", "function | scaler | perceptron", "lifted selector"}
 
 #: Base classes of rankers, which say nothing about how to learn.
-BASES = {Ranker, AveragedRanker, CurvedRanker, ExploringRanker, FadingRanker, LinearRanker, RankerOfOne}
+BASES = {Ranker, CurvedRanker, LinearRanker, NestedRanker}
 
 #: Rankers that the contract, which gives them any features, with names and without, is not for.
 NOT_CHECKED = {

@@ -2,8 +2,13 @@
 
 import ast
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
+
+from benchmarks._parts import Parts, allowed_across
+from online_rank.support.registry import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -21,6 +26,48 @@ def test_every_room_is_in_the_diagram_and_every_test_folder_is_a_room():
     assert [room for room in rooms if not re.search(rf"^(\w+ \| )*{room}\b", text, re.MULTILINE)] == []
     folders = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir() and not path.name.startswith("_")}
     assert folders - rooms <= {"benchmarks", "campaigns", "fuzz", "kernels", "reference"}
+
+
+def test_core_imports_neither_service_nor_studies():
+    assert Parts().wrong() == []
+
+
+def test_what_the_service_uses_of_the_core_is_public_or_listed():
+    assert sorted(Parts().across()) == allowed_across()
+    assert len(allowed_across()) <= 60
+
+
+def test_the_modules_of_a_part_may_import_one_another():
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    service, studies = (contract for contract in contracts if contract["type"] == "protected")
+    assert service["allowed_importers"] == [*service["protected_modules"], "online_rank.cli.live"]
+    assert studies["allowed_importers"] == studies["protected_modules"]
+    assert {name for contract in (service, studies) for name in contract["protected_modules"]} <= {
+        *Parts().modules,
+        "online_rank.serving",
+    }
+
+
+def test_a_certificate_finds_the_bounds_of_a_ranker_of_studies_without_an_import():
+    code = (
+        "import sys, numpy as np\n"
+        "from online_rank import LossTracker, PerceptronRanker, SlamRanker\n"
+        "tracker = LossTracker(PerceptronRanker())\n"
+        "print('online_rank.rankers.slam' in sys.modules, 'online_rank.bounds.theorems' in sys.modules)\n"
+        "tracker = LossTracker(SlamRanker(), {'u': np.ones(1)})\n"
+        "tracker.learn_one(np.array([[0.0], [1.0]]), [0, 1])\n"
+        "print(*(check.name for check in tracker.certificate('u').bounds))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    before, names = done.stdout.splitlines()
+    # The name of SlamRanker alone loads its module; a tracker around another ranker loads no bound of it.
+    assert before == "True False"
+    assert {"any_step_bound", "regret_bound", "theorem_5"} <= {*names.split()}
+
+
+def test_every_command_is_registered():
+    modules = {path.stem for path in (ROOT / "online_rank" / "cli" / "commands").glob("[!_]*.py")}
+    assert COMMANDS.keys() == modules
 
 
 #: Private names of the room `base` are shared by all that extend its classes; the last two are hooks of files, the next to last

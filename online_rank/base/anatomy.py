@@ -1,17 +1,16 @@
 """The parts of a model and its abilities.
 
-A pipeline consists of steps. A wrapper holds models: a tracker, a blend, a frozen copy. Every
-wrapper declares its parts once, and one record holds what a model can do. All other modules use the functions of this one.
+A pipeline consists of steps. Some steps hold models: a tracker, a blend, a union. Every step declares once what is inside it
+(`QueryStep._wrapped`), and one record holds what a model can do. All other modules use the functions of this one.
 """
 
-import abc
 import functools
-from collections.abc import Hashable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, Self
+from collections.abc import Hashable, Iterable, Iterator
+from typing import Any, NamedTuple
 
 from river import compose
 
-from online_rank.base.lock import Locked, join_locks
+from online_rank.base.lock import ModelLock, join_locks
 from online_rank.measures.learned import AnyMeasure, measure_of
 
 
@@ -73,61 +72,16 @@ class Abilities(NamedTuple):
 
 
 def abilities_of(model: Any) -> Abilities:
-    """The abilities of a model; the defaults for a model from another library."""
-    return (model._known or model.abilities) if isinstance(model, Able) else Abilities()
+    """The abilities of a model; the defaults for a model from another library.
 
-
-class Able(Locked):
-    """Base class of objects that declare their abilities."""
-
-    # In a slot, like the lock: it is not state, and a copy computes it again.
-    __slots__ = ("_known",)
-
-    _known: Abilities | None
-
-    def __new__(cls, *arguments: Any, **named: Any) -> Self:
-        """Make the object, with its lock."""
-        self = super().__new__(cls, *arguments, **named)
-        self._known = None
-        return self
-
-    @property
-    def abilities(self) -> Abilities:
-        """What it accepts, and what it needs from the pipeline around it."""
-        # Read several times for each query, and constant.
-        known = self._known
-        if known is None:
-            known = self._known = self._abilities()
-        return known
-
-    def _abilities(self) -> Abilities:
-        """The abilities by the settings; a class lists only the abilities that it has."""
-        return Abilities()
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        share_lock(self)
-
-
-class Wrapper(abc.ABC):
-    """Base class of objects that hold models or steps."""
-
-    @property
-    @abc.abstractmethod
-    def _wrapped(self) -> Sequence[Any]:
-        """The models inside, in a fixed order: those that learn and rank, not the constructor's arguments from which they were
-        copied.
-        """
-
-    @property
-    def _serving(self) -> Any:
-        """The inner model whose scores are served; None if the served scores combine several models."""
-        return self._wrapped[0]
-
-    @property
-    def _parts(self) -> Sequence[Any]:
-        """The models inside, and all other parts that change while it learns, such as a detector or a common map."""
-        return self._wrapped
+    Examples
+    --------
+    >>> from online_rank import AdditiveRanker
+    >>> from online_rank.base import abilities_of
+    >>> abilities_of(AdditiveRanker()).takes_missing
+    True
+    """
+    return (model._known or model.abilities) if hasattr(type(model), "abilities") else Abilities()
 
 
 def steps_of(model: Any) -> list[Any]:
@@ -149,11 +103,6 @@ def _is_pipeline(kind: Hashable) -> bool:
     """Whether a class is one of pipelines; remembered, since asking an abstract class takes several calls."""
     # Not isinstance: river lets a pipeline pass for its last step.
     return isinstance(kind, type) and issubclass(kind, compose.Pipeline)
-
-
-@functools.cache
-def _is_wrapper(kind: Hashable) -> bool:
-    return isinstance(kind, type) and issubclass(kind, Wrapper)
 
 
 def transformers_of(model: Any) -> list[Any]:
@@ -189,7 +138,7 @@ def _serving_models(model: Any) -> Iterator[Any]:
     while model is not None:
         yield model
         last = steps_of(model)[-1]
-        model = last._serving if isinstance(last, Wrapper) else None
+        model = getattr(last, "_serving", None)
 
 
 def serving_chain(model: Any) -> Iterator[Any]:
@@ -246,13 +195,15 @@ def parts_of(model: Any) -> Iterator[Any]:
     """The steps of a model, each followed by the steps of what is inside it."""
     for step in steps_of(model):
         yield step
-        for inner in step._wrapped if _is_wrapper(type(step)) else ():  # type: ignore[arg-type]
+        for inner in getattr(step, "_wrapped", ()):
             yield from parts_of(inner)
 
 
 def share_lock(model: Any, *joining: Any) -> None:
     """Give a model, its parts and the parts joining it one lock, together with other models that share a part."""
-    join_locks([part for whole in (model, *joining) for part in _within(whole) if isinstance(part, Locked)])
+    join_locks(
+        [part for whole in (model, *joining) for part in _within(whole) if type(getattr(part, "_lock", None)) is ModelLock]
+    )
 
 
 def _within(model: Any) -> Iterator[Any]:

@@ -1,14 +1,26 @@
-"""The public methods that rankers, transformers and pipelines share: each reads what it is given once, as a block."""
+"""The public methods that rankers, transformers and pipelines share: each reads what it is given once, as a block.
 
-import abc
+They are functions of a model, and classes take them as their methods. A ranker, or a pipeline that ends in one, has these:
+
+- `_n_unnamed`: the number of features of a query, where they are known by position; otherwise 0;
+- `_learn_block(block, changes)`: learns all queries of a block; `changes` undo what was learned if it raises, or else the
+  caller does;
+- `_score_all(block)`: the scores of a block, finite, float64 (n,);
+- `_answer(x, context, at)`: scores of a query, and the query as it was read (`answer`);
+- `_show(query, asked, policy, **arranged)`: draws the ranking of a query, given as `asked`, and as `query` after some
+  transformers.
+
+A transformer, or a pipeline, has `_transform_block(block)`: the queries, transformed. It raises ValueError on NaN and infinity.
+"""
+
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-from online_rank.base.anatomy import Able
-from online_rank.base.asked import read_for
-from online_rank.base.explain import Explanation, explain_one
+from online_rank.base.explain import Explanation
+from online_rank.base.explain import explain_one as explain
+from online_rank.base.reader import read_for
 from online_rank.base.undo import all_or_nothing
 from online_rank.query import Block, answer_in_kind, in_form, plain_array, plain_block, plain_query
 
@@ -16,230 +28,211 @@ from online_rank.query import Block, answer_in_kind, in_form, plain_array, plain
 _MANY = 50
 
 
-class Transforming(Able, abc.ABC):
-    """What transforms queries."""
+def transform_one(model: Any, x: Any, *, context: Any = None, at: Any = None) -> Any:
+    """The query, transformed, in the form in which it was given; in a pipeline as it reaches the ranker.
 
-    @abc.abstractmethod
-    def _transform_block(self, block: Block) -> Block:
-        """The queries, transformed. Raises ValueError on NaN and infinity."""
+    `at` is the time of the query in seconds, where a step depends on it (`History`); None for the latest time learned.
 
-    def transform_one(self, x: Any, *, context: Any = None, at: Any = None) -> Any:
-        """The query, transformed, in the form in which it was given; in a pipeline as it reaches the ranker.
-
-        `at` is the time of the query in seconds, where a step depends on it (`History`); None for the latest time learned.
-
-        Raises
-        ------
-        TypeError, ValueError
-            Bad input, for example NaN or infinity.
-        """
-        block = read_for(self, x, context=context, at=at)
-        with self._lock:
-            return in_form(self._transform_block(block))
-
-    def transform_many(self, X: Any, qid: Any = None, *, context: Any = None, at: Any = None) -> Any:
-        """A block of queries, transformed, in the form in which it was given; without `qid` it is a single query."""
-        block = read_for(self, X, qid=qid, context=context, at=at)
-        with self._lock:
-            return in_form(self._transform_block(block))
+    Raises
+    ------
+    TypeError, ValueError
+        Bad input, for example NaN or infinity.
+    """
+    block = read_for(model, x, context=context, at=at)
+    with model._lock:
+        return in_form(model._transform_block(block))
 
 
-class Ranking(Able, abc.ABC):
-    """What learns queries and ranks them: a ranker, or a pipeline that ends in one."""
+def transform_many(model: Any, X: Any, qid: Any = None, *, context: Any = None, at: Any = None) -> Any:
+    """A block of queries, transformed, in the form in which it was given; without `qid` it is a single query."""
+    block = read_for(model, X, qid=qid, context=context, at=at)
+    with model._lock:
+        return in_form(model._transform_block(block))
 
-    @property
-    @abc.abstractmethod
-    def _n_unnamed(self) -> int:
-        """The number of features of a query, where they are known by position; otherwise 0."""
 
-    @abc.abstractmethod
-    def _learn_block(self, block: Block, changes: all_or_nothing | None = None) -> None:
-        """Learn all queries of a block; `changes` undo what was learned if it raises, or else the caller does."""
+def learn_one(
+    model: Any, x: Any, y: Any = None, w: float = 1.0, *, served: Any = None, context: Any = None, at: Any = None, t: Any = None
+) -> None:
+    """Learn from one query.
 
-    @abc.abstractmethod
-    def _score_all(self, block: Block) -> np.ndarray:
-        """The scores of a block, finite; float64 (n,)."""
+    Parameters
+    ----------
+    x
+        The query, in any form that `online_rank.query` lists.
+    y
+        Its m relevance grades: integers >= 0 in the order of the documents, or `{document id: grade}`. For rankers that
+        learn from clicks also `Clicks` on a ranking of `show_one`. Only a pipeline of transformers needs none.
+    w
+        Weight of the query: it multiplies the update, and the loss in the bounds.
+    served
+        The scores that the documents were served with, as `predict_one` answered: m numbers, or `{document id: score}`. A
+        perceptron then learns from the mistakes of that ranking, and its loss is that ranking's. None stands for the scores
+        that it gives now. Use it for late grades, served averages and stale copies.
+    context
+        What is known of the query itself, `{name: value}`, where a step of a pipeline looks at it (`CrossFeatures`); a
+        ranker alone refuses it.
+    at
+        The time of the query, in seconds or as a datetime. Only for steps with a half-life in seconds
+        (`half_life="7d"`), and transformers of river with a window of time (`utils.TimeRolling`).
+    t
+        Another name of `at`, as in river.
 
-    @abc.abstractmethod
-    def _show(self, query: Block, asked: Block, policy: Any, **arranged: Any) -> Any:
-        """Draw the ranking of a query, given as `asked`, and as `query` after some transformers."""
+    Raises
+    ------
+    TypeError, ValueError
+        `x` or `y` is bad input, or the query would make the model's state non-finite. The model, with all steps, is then as
+        it was.
+    """
+    with model._lock:
+        block = None
+        alone = served is None and context is None and at is None and t is None
+        if alone and type(x) is np.ndarray and type(w) is float and w == 1.0:
+            # The columns of the first step, which need no conversion.
+            block = plain_query(x, y, model._n_unnamed)
+        if block is None:
+            block = read_for(model, x, y, w, served=served, context=context, at=at, t=t)
+        with all_or_nothing() as changes:
+            model._learn_block(block, changes)
 
-    def learn_one(
-        self, x: Any, y: Any = None, w: float = 1.0, *, served: Any = None, context: Any = None, at: Any = None, t: Any = None
-    ) -> None:
-        """Learn from one query.
 
-        Parameters
-        ----------
-        x
-            The query, in any form that `online_rank.query` lists.
-        y
-            Its m relevance grades: integers >= 0 in the order of the documents, or `{document id: grade}`. For rankers that
-            learn from clicks also `Clicks` on a ranking of `show_one`. Only a pipeline of transformers needs none.
-        w
-            Weight of the query: it multiplies the update, and the loss in the bounds.
-        served
-            The scores that the documents were served with, as `predict_one` answered: m numbers, or `{document id: score}`. A
-            perceptron then learns from the mistakes of that ranking, and its loss is that ranking's. None stands for the scores
-            that it gives now. Use it for late grades, served averages and stale copies.
-        context
-            What is known of the query itself, `{name: value}`, where a step of a pipeline looks at it (`CrossFeatures`); a
-            ranker alone refuses it.
-        at
-            The time of the query, in seconds or as a datetime. Only for steps with a half-life in seconds
-            (`half_life="7d"`), and transformers of river with a window of time (`utils.TimeRolling`).
-        t
-            Another name of `at`, as in river.
+def learn_many(
+    model: Any, X: Any, y: Any, qid: Any, *, w: Any = None, served: Any = None, context: Any = None, at: Any = None
+) -> None:
+    """Learn from a block of queries, one after the other: the same as a loop of `learn_one`, bit for bit, but faster.
 
-        Raises
-        ------
-        TypeError, ValueError
-            `x` or `y` is bad input, or the query would make the model's state non-finite. The model, with all steps, is then as
-            it was.
-        """
-        with self._lock:
-            block = None
-            alone = served is None and context is None and at is None and t is None
-            if alone and type(x) is np.ndarray and type(w) is float and w == 1.0:
-                # The columns of the first step, which need no conversion.
-                block = plain_query(x, y, self._n_unnamed)
-            if block is None:
-                block = read_for(self, x, y, w, served=served, context=context, at=at, t=t)
-            with all_or_nothing() as changes:
-                self._learn_block(block, changes)
+    Parameters
+    ----------
+    X
+        Features of n documents: an (n, d) array or a data frame.
+    y
+        The n grades; or a sequence of one `Clicks` a query. None in a pipeline of transformers alone.
+    qid
+        The n query ids; documents of a query must be contiguous.
+    w
+        None, or one weight a query.
+    served
+        None, or the n scores that the documents were served with (see `learn_one`).
+    context
+        None, or what is known of each query itself: one `{name: value}` a query.
+    at
+        None, or one time a query (see `learn_one`).
 
-    def learn_many(
-        self, X: Any, y: Any, qid: Any, *, w: Any = None, served: Any = None, context: Any = None, at: Any = None
-    ) -> None:
-        """Learn from a block of queries, one after the other: the same as a loop of `learn_one`, bit for bit, but faster.
+    Raises
+    ------
+    TypeError, ValueError
+        Bad input anywhere in the block. The model is then as it was before the block.
+    """
+    with model._lock, all_or_nothing() as changes:
+        model._learn_block(read_for(model, X, y, w, qid=qid, served=served, context=context, at=at), changes)
 
-        Parameters
-        ----------
-        X
-            Features of n documents: an (n, d) array or a data frame.
-        y
-            The n grades; or a sequence of one `Clicks` a query. None in a pipeline of transformers alone.
-        qid
-            The n query ids; documents of a query must be contiguous.
-        w
-            None, or one weight a query.
-        served
-            None, or the n scores that the documents were served with (see `learn_one`).
-        context
-            None, or what is known of each query itself: one `{name: value}` a query.
-        at
-            None, or one time a query (see `learn_one`).
 
-        Raises
-        ------
-        TypeError, ValueError
-            Bad input anywhere in the block. The model is then as it was before the block.
-        """
-        with self._lock, all_or_nothing() as changes:
-            self._learn_block(read_for(self, X, y, w, qid=qid, served=served, context=context, at=at), changes)
+def predict_one(model: Any, x: Any, *, context: Any = None, at: Any = None) -> list[float] | dict[Hashable, float]:
+    """Scores of the documents of a query; a higher score ranks earlier.
 
-    def predict_one(self, x: Any, *, context: Any = None, at: Any = None) -> list[float] | dict[Hashable, float]:
-        """Scores of the documents of a query; a higher score ranks earlier.
+    `at` is the time of the query in seconds, where a step depends on it (`History`); None for the latest time learned.
 
-        `at` is the time of the query in seconds, where a step depends on it (`History`); None for the latest time learned.
+    Returns
+    -------
+    A list of m floats, or `{document id: score}` for a query with ids. It is a list, not an array, because river's
+    evaluators test predictions with `!=` in an `if`, which raises for arrays. `predict_many` gives an array.
+    """
+    scores, block = model._answer(x, context, at)
+    return answer_in_kind(scores, block)
 
-        Returns
-        -------
-        A list of m floats, or `{document id: score}` for a query with ids. It is a list, not an array, because river's
-        evaluators test predictions with `!=` in an `if`, which raises for arrays. `predict_many` gives an array.
-        """
-        scores, block = self._answer(x, context, at)
-        return answer_in_kind(scores, block)
 
-    def predict_many(self, X: Any, qid: Any = None, *, context: Any = None, at: Any = None) -> np.ndarray:
-        """Scores of n documents of any number of queries.
+def predict_many(model: Any, X: Any, qid: Any = None, *, context: Any = None, at: Any = None) -> np.ndarray:
+    """Scores of n documents of any number of queries.
 
-        Parameters
-        ----------
-        X
-            Features: an (n, d) array or a data frame.
-        qid
-            The n query ids, or None for a single query. Most rankers score each document on its own and use the ids only to
-            check the block. Blends, and pipelines with transformers that look at whole queries, need them.
-        context
-            What is known of each query itself: one `{name: value}` a query, without `qid` a single one; None for nothing.
-        at
-            None, or one time a query, without `qid` a single one (see `predict_one`).
+    Parameters
+    ----------
+    X
+        Features: an (n, d) array or a data frame.
+    qid
+        The n query ids, or None for a single query. Most rankers score each document on its own and use the ids only to
+        check the block. Blends, and pipelines with transformers that look at whole queries, need them.
+    context
+        What is known of each query itself: one `{name: value}` a query, without `qid` a single one; None for nothing.
+    at
+        None, or one time a query, without `qid` a single one (see `predict_one`).
 
-        Returns
-        -------
-        float64 array of shape (n,).
-        """
-        block = read_for(self, X, qid=qid, context=context, at=at)
-        with self._lock:
-            return self._score_all(block)
+    Returns
+    -------
+    float64 array of shape (n,).
+    """
+    block = read_for(model, X, qid=qid, context=context, at=at)
+    with model._lock:
+        return model._score_all(block)
 
-    def rank_one(self, x: Any, *, context: Any = None, at: Any = None) -> list[Hashable]:
-        """The documents of a query, best first; equal scores keep the order in which the documents were given.
 
-        Returns
-        -------
-        A list of m document ids, or of the positions 0..m-1 for a query without ids.
-        """
-        scores, block = self._answer(x, context, at)
-        return best_first(scores, None if block is None else block.ids)
+def rank_query(model: Any, x: Any, *, context: Any = None, at: Any = None) -> list[Hashable]:
+    """The documents of a query, best first; equal scores keep the order in which the documents were given.
 
-    def explain_one(self, x: Any, a: Hashable, b: Hashable, *, context: Any = None, at: Any = None) -> Explanation:
-        """Explain the difference between the scores of documents a and b: see `online_rank.base.explain.explain_one`."""
-        return explain_one(self, x, a, b, context=context, at=at)
+    Returns
+    -------
+    A list of m document ids, or of the positions 0..m-1 for a query without ids.
+    """
+    scores, block = model._answer(x, context, at)
+    return best_first(scores, None if block is None else block.ids)
 
-    def show_one(
-        self,
-        x: Any,
-        policy: Any = None,
-        *,
-        pinned: Mapping[int, Hashable] | None = None,
-        excluded: Iterable[Hashable] = (),
-        context: Any = None,
-        at: Any = None,
-    ) -> Any:
-        """Draw the ranking of a query to show to a user, so that the model can learn from the clicks on it.
 
-        Draw number t depends only on t, which the ranker counts, and on the policy's seed. So a copy, or a replay of the same
-        calls, draws the same rankings.
+def explain_one(model: Any, x: Any, a: Hashable, b: Hashable, *, context: Any = None, at: Any = None) -> Explanation:
+    """Explain the difference between the scores of documents a and b: see `online_rank.base.explain.explain_one`."""
+    return explain(model, x, a, b, context=context, at=at)
 
-        Parameters
-        ----------
-        x
-            The query.
-        policy
-            How to draw (`online_rank.feedback`); None for the ranker's own policy.
-        pinned
-            `{position: document}`, positions from 1: these documents have their places, and the others are drawn over the free
-            ones.
-        excluded
-            Documents that are not shown. They, and those that are pinned, leave before the draw, so that its probabilities are
-            exact. A list that is changed after the draw cannot be learned from.
-        context
-            What is known of the query itself, where a step of a pipeline looks at it.
-        at
-            Its time in seconds, where a step depends on it.
 
-        Returns
-        -------
-        The `Impression`: the documents shown, and the data that learning from clicks needs. Keep it until the clicks arrive,
-        then call `learn_one(x, shown.clicked([...]))`.
+def show_one(
+    model: Any,
+    x: Any,
+    policy: Any = None,
+    *,
+    pinned: Mapping[int, Hashable] | None = None,
+    excluded: Iterable[Hashable] = (),
+    context: Any = None,
+    at: Any = None,
+) -> Any:
+    """Draw the ranking of a query to show to a user, so that the model can learn from the clicks on it.
 
-        Raises
-        ------
-        TypeError, ValueError
-            `x` is bad input, or there is no policy.
-        """
-        block = read_for(self, x, context=context, at=at)
-        with self._lock:
-            return self._show(block, block, policy, pinned=pinned, excluded=excluded)
+    Draw number t depends only on t, which the ranker counts, and on the policy's seed. So a copy, or a replay of the same
+    calls, draws the same rankings.
 
-    def _answer(self, x: Any, context: Any, at: Any) -> tuple[np.ndarray, Block | None]:
-        """Scores of a query, float64 (m,), and the query as it was read; None for an array that needed no conversion."""
-        X = plain_array(x, self._n_unnamed) if type(x) is np.ndarray and context is at is None else None
-        block = read_for(self, x, context=context, at=at) if X is None else plain_block(X, None, len(X))
-        with self._lock:
-            return self._score_all(block), block
+    Parameters
+    ----------
+    x
+        The query.
+    policy
+        How to draw (`online_rank.feedback`); None for the ranker's own policy.
+    pinned
+        `{position: document}`, positions from 1: these documents have their places, and the others are drawn over the free
+        ones.
+    excluded
+        Documents that are not shown. They, and those that are pinned, leave before the draw, so that its probabilities are
+        exact. A list that is changed after the draw cannot be learned from.
+    context
+        What is known of the query itself, where a step of a pipeline looks at it.
+    at
+        Its time in seconds, where a step depends on it.
+
+    Returns
+    -------
+    The `Impression`: the documents shown, and the data that learning from clicks needs. Keep it until the clicks arrive,
+    then call `learn_one(x, shown.clicked([...]))`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        `x` is bad input, or there is no policy.
+    """
+    block = read_for(model, x, context=context, at=at)
+    with model._lock:
+        return model._show(block, block, policy, pinned=pinned, excluded=excluded)
+
+
+def answer(model: Any, x: Any, context: Any, at: Any) -> tuple[np.ndarray, Block | None]:
+    """Scores of a query, float64 (m,), and the query as it was read; None for an array that needed no conversion."""
+    X = plain_array(x, model._n_unnamed) if type(x) is np.ndarray and context is at is None else None
+    block = read_for(model, x, context=context, at=at) if X is None else plain_block(X, None, len(X))
+    with model._lock:
+        return model._score_all(block), block
 
 
 def best_first(scores: np.ndarray, ids: Any = None) -> list[Hashable]:

@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from online_rank.base.anatomy import names_added, serving_steps
-from online_rank.base.asked import as_numbers, read_for
-from online_rank.base.columns import as_array
 from online_rank.base.names import numbers
+from online_rank.base.reader import as_array, as_numbers, read_for
 from online_rank.query import Block, SparseRows
 from online_rank.query.blocks import single
 
@@ -244,7 +243,7 @@ def _two_rows(ranker: Any, block: Block, a: int, b: int) -> Any:
         X: Any = SparseRows(starts, columns, values, block.X.n_columns)
     else:
         X = block.X[[a, b]]
-    return ranker._align(block._replace(X=X, y=None, offsets=single(2), ids=None)).X
+    return ranker._reader.align(ranker, block._replace(X=X, y=None, offsets=single(2), ids=None)).X
 
 
 def _through(steps: Sequence[Any], block: Block, columns: _Columns) -> tuple[Block, _Columns]:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from online_rank.base.anatomy import Abilities
-from online_rank.base.columns import as_array
+from online_rank.base.reader import as_array
 from online_rank.base.transformer import QueryTransformer
 from online_rank.query import Block, feature_dicts, in_form, read_query, require_finite
 

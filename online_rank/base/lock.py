@@ -1,14 +1,13 @@
 """Thread safety."""
 
-import copy
 import functools
 import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
-_Owner = TypeVar("_Owner", bound="Locked")
+_Owner = TypeVar("_Owner")
 _Answer = TypeVar("_Answer")
 _Arguments = ParamSpec("_Arguments")
 
@@ -16,68 +15,25 @@ _ReentrantLock: Any = type(threading.RLock())
 
 
 #: The locks of all models, by their addresses.
-_LOCKS: "weakref.WeakValueDictionary[int, _ModelLock]" = weakref.WeakValueDictionary()
+_LOCKS: "weakref.WeakValueDictionary[int, ModelLock]" = weakref.WeakValueDictionary()
 
 #: Those that a thread which forks has taken.
-_TAKEN: "list[list[_ModelLock]]" = []
+_TAKEN: "list[list[ModelLock]]" = []
 
 
-class _ModelLock(_ReentrantLock):
-    """A reentrant lock, and the objects that share it."""
+class ModelLock(_ReentrantLock):
+    """A reentrant lock, and the steps and pipelines that share it."""
 
     __slots__ = ("is_private", "owners")
 
     def __init__(self) -> None:
         _LOCKS[id(self)] = self
-        self.owners: weakref.WeakSet[Locked] = weakref.WeakSet()
+        self.owners: weakref.WeakSet[Any] = weakref.WeakSet()
         #: Whether the objects it guards cannot be reached by other threads.
         self.is_private = False
 
 
-class Locked:
-    """Base class of objects that several threads may use.
-
-    Every public method that learns or answers holds `_lock`: a thread that ranks while another learns sees the state before or
-    after a query, never in between, and learning threads take turns. A model shares one lock with all its parts (`join_locks`).
-    Copies and pickles are made while holding it. A process forks when no other thread is within a query, so that the
-    child has whole models whose locks are free; until then it waits.
-    """
-
-    # In a slot, so that the lock is neither compared, copied, pickled nor undone with the state in `__dict__`.
-    __slots__ = ("_lock",)
-
-    _lock: Any
-
-    def __new__(cls, *_args: Any, **_kwargs: Any) -> Self:
-        """Make the object with its lock."""
-        # Not in __init__, which is not run for copies and unpickled objects, and not in a __getattr__, which makes every
-        # attribute access three times as slow.
-        self = super().__new__(cls)
-        self._lock = _ModelLock()
-        self._lock.owners.add(self)
-        return self
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        made = memo[id(self)] = type(self).__new__(type(self))
-        with self._lock:
-            state = copy.deepcopy(self.__dict__, memo)
-        made.__setstate__(state)
-        return made
-
-    def __getstate__(self) -> dict[str, Any]:
-        """A copy of the current state, which can be written while the model continues to learn."""
-        if self._lock.is_private:
-            return self.__dict__
-        made = copy.deepcopy(self)
-        # The parts inside the state are copied already.
-        made._lock.is_private = True
-        return made.__dict__
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-
-
-def lock_of(model: Locked) -> Any:
+def lock_of(model: Any) -> Any:
     """The lock of a model, for work on it that must not be interrupted: `with lock_of(model): ...`."""
     return model._lock
 
@@ -87,13 +43,13 @@ def locked(method: Callable[Concatenate[_Owner, _Arguments], _Answer]) -> Callab
 
     @functools.wraps(method)
     def under_lock(self: _Owner, *arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Answer:
-        with self._lock:
+        with self._lock:  # type: ignore[attr-defined]
             return method(self, *arguments, **named)
 
     return under_lock
 
 
-def join_locks(parts: Iterable[Locked]) -> None:
+def join_locks(parts: Iterable[Any]) -> None:
     """Give all parts, and all objects that share a lock with one of them, a single lock.
 
     Compose models before threads use them: a thread already waiting for a lock that is replaced here keeps the old one.
@@ -109,7 +65,7 @@ def join_locks(parts: Iterable[Locked]) -> None:
 def _take_all() -> None:
     """Before a fork: no other thread changes a model, or holds a lock that nobody would give back in the child."""
     locks = [lock for each in _LOCKS.valuerefs() if (lock := each()) is not None]
-    taken: list[_ModelLock] = []
+    taken: list[ModelLock] = []
     _TAKEN.append(taken)
     first = 0
     while len(taken) < len(locks):
@@ -123,7 +79,7 @@ def _take_all() -> None:
             taken.append(lock)
 
 
-def _give_back(taken: list[_ModelLock]) -> None:
+def _give_back(taken: list[ModelLock]) -> None:
     while taken:
         taken.pop().release()
 

@@ -1,6 +1,6 @@
 """Pipelines that end in a ranker."""
 # river's pipeline types a single document, a dict, where ours takes a query, and a block here comes with query ids:
-# mypy: disable-error-code="misc, override"
+# mypy: disable-error-code="assignment, misc, override"
 
 import itertools
 import types
@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from river import compose
 
+from online_rank.base import calls
 from online_rank.base.anatomy import Abilities, share_lock
-from online_rank.base.asked import read_for, require_taken
-from online_rank.base.calls import Ranking, Transforming, best_first
+from online_rank.base.calls import best_first
 from online_rank.base.function import QueryFunction
 from online_rank.base.ranker import Ranker
+from online_rank.base.reader import read_for, require_taken
 from online_rank.base.rounds import Round
 from online_rank.base.schema import Derived, Schema
 from online_rank.base.signs import signs_of_features
@@ -27,7 +28,7 @@ from online_rank.query import Block, feature_dicts
 _BYTES_AT_ONCE = 2 << 20
 
 
-class RankingPipeline(Ranking, Transforming, compose.Pipeline):
+class RankingPipeline(QueryStep, compose.Pipeline):
     """A river pipeline whose steps work on whole queries; it has the methods of its last step, a ranker.
 
     `transformer | ranker` gives one. A query is converted to arrays once, and then passes from step to step. As
@@ -62,6 +63,12 @@ class RankingPipeline(Ranking, Transforming, compose.Pipeline):
     _schema = Schema(
         _plan=Derived(), _inference_transformers=Derived(), _last_step_cached=Derived(), _last_step_params=Derived()
     )
+
+    learn_one, learn_many = calls.learn_one, calls.learn_many
+    predict_one, predict_many, rank_one = calls.predict_one, calls.predict_many, calls.rank_query
+    explain_one, show_one, _answer = calls.explain_one, calls.show_one, calls.answer
+    transform_one, transform_many = calls.transform_one, calls.transform_many
+    __or__, __ror__ = compose.Pipeline.__or__, compose.Pipeline.__ror__
 
     # Defined so that signatures show it: a base class before river's pipeline, has a `__new__` that takes anything.
     def __init__(self, *steps: Any) -> None:
@@ -233,14 +240,14 @@ class RankingPipeline(Ranking, Transforming, compose.Pipeline):
             return
         if changes is not None:
             changes.include(self)
-        if measures and self._fits(block):
+        if measures and self._takes_in_turn(block):
             self._ask_and_learn(block, block)
             return
         # The scores that would have been served can be computed only before the transformers learn the query.
         for query in block.each():
             self._pass_on(query._replace(answered=self._score_all(query) if measures else None), scaled=scaled)
 
-    def _fits(self, block: Block) -> bool:
+    def _takes_in_turn(self, block: Block) -> bool:
         """Whether all steps can rank and learn a block of graded queries in turn (`_ask_and_learn`)."""
         plain = block.names is None and block.served is None and block.context is None
         if self._LEARN_UNSUPERVISED_DURING_PREDICT or not plain or self.abilities.wants_scale:

@@ -8,13 +8,15 @@ import numpy as np
 
 from online_rank._kernels.arrays import all_finite
 from online_rank.arguments import integer
+from online_rank.base import calls, leaving
+from online_rank.base import reader as columns
 from online_rank.base.anatomy import learned_measure
-from online_rank.base.calls import Ranking
-from online_rank.base.columns import QueryEstimator
 from online_rank.base.form import Head, Layer
 from online_rank.base.rounds import LastRound, Round, largest_norm
 from online_rank.base.schema import Array, Count, Schema, schema_of
+from online_rank.base.step import QueryStep
 from online_rank.base.undo import Undo, all_or_nothing
+from online_rank.limits import MAX_FEATURES
 from online_rank.query import (
     MAX_GRADE,
     Block,
@@ -35,7 +37,7 @@ _UNWRITTEN = np.full((1, len(Round._fields)), np.nan)
 _BEGINS = "{0} cannot begin with {1}: linear rankers do, as PerceptronRanker.{2}, and hybrid(...) blends one with the rule"
 
 
-class Ranker(Ranking, QueryEstimator):
+class Ranker(QueryStep):
     """A model that ranks the documents of a query and learns from their relevance grades, one query at a time.
 
     A ranker of your own is a subclass with three hooks in plain Python: `grow`, `score` and `learn`. Everything else is
@@ -86,7 +88,18 @@ class Ranker(Ranking, QueryEstimator):
     #: Public methods of a subclass that are called while the lock is held, and do not take it.
     _hooks: frozenset[str] = frozenset({"grow", "score", "learn"})
 
-    _schema = Schema(_last_round=LastRound(), _n_shown=Count(), _n_queries=Count())
+    _schema = Schema(**columns.STATE, _last_round=LastRound(), _n_shown=Count(), _n_queries=Count())
+    _reader = columns.Reader()
+
+    learn_many, predict_one, predict_many = calls.learn_many, calls.predict_one, calls.predict_many
+    rank_one, explain_one, show_one = calls.rank_query, calls.explain_one, calls.show_one
+
+    n_features, feature_names = columns.n_features, columns.feature_names
+    n_left_features, n_ignored_features = leaving.n_left_features, leaving.n_ignored_features
+
+    #: Most features that the state may have; it can be set. Beyond this number the least recently used leave for new names, if
+    #: they can (`_lets_leave`); otherwise new names are ignored. Either warns once. An array with more columns is an error.
+    max_features: int = MAX_FEATURES
 
     #: Raises ValueError that names the first value of a block that is no number for this ranker.
     _require_values: Any = staticmethod(require_finite)
@@ -100,7 +113,8 @@ class Ranker(Ranking, QueryEstimator):
             cls._learns_atomically = False
 
     def __init__(self) -> None:
-        super().__init__()
+        self._columns = None
+        self._n_features = 0
         #: A row (1, fields of Round) of this ranker alone: `learn_one` writes the next round over it.
         self._last_round: np.ndarray | None = None
         self._n_shown = 0
@@ -155,6 +169,7 @@ class Ranker(Ranking, QueryEstimator):
         raise NotImplementedError(f"{type(self).__name__} has no hook learn(self, X, y, w): a query (m, d), (m,)")
 
     def _grow(self, n_new: int) -> None:
+        """Add columns for `n_new` features to the state. State arrays are replaced, never changed in place."""
         self.grow(n_new)
 
     def _score(self, X: Any) -> np.ndarray:
@@ -250,8 +265,12 @@ class Ranker(Ranking, QueryEstimator):
                 return t
         return len(block.w)
 
+    def _takes_in_turn(self, block: Block) -> bool:
+        """Whether it can rank and learn a block of graded queries in turn (`_ask_and_learn`)."""
+        return bool(self._reader.fits(self, block))
+
     def _ask_and_learn(self, asked: Block, block: Block) -> tuple[np.ndarray, np.ndarray]:
-        """Score and learn queries that fit (`_fits`), one after the other; the caller undoes what is learned if it raises.
+        """Score and learn queries that fit, one after the other; the caller undoes what is learned if it raises.
 
         `asked` has the queries of `block` as transformers give them before they learn. Returns the scores (n,) that each query
         had before it was learned, and the rounds (q, fields).
@@ -303,9 +322,9 @@ class Ranker(Ranking, QueryEstimator):
                 # A single kernel is never interrupted, and leaves all as it was where it refuses.
                 if block is not None and self._learn(block, last):
                     return
-            super().learn_one(x, y, w, served=served, context=context, at=at, t=t)
+            calls.learn_one(self, x, y, w, served=served, context=context, at=at, t=t)
 
-    learn_one.__doc__ = Ranking.learn_one.__doc__
+    learn_one.__doc__ = calls.learn_one.__doc__
 
     def _answer(self, x: Any, context: Any, at: Any) -> tuple[np.ndarray, Block | None]:
         X = plain_array(x, self._n_features) if self._columns is None and context is at is None else None
@@ -314,7 +333,7 @@ class Ranker(Ranking, QueryEstimator):
                 scores = self._score(X)
             if all_finite(scores):
                 return scores, None
-        return super()._answer(x, context, at)
+        return calls.answer(self, x, context, at)
 
     @property
     def _n_unnamed(self) -> int:
@@ -339,7 +358,7 @@ class Ranker(Ranking, QueryEstimator):
 
     def _score_all(self, block: Block, score: Callable[[Any, np.ndarray], np.ndarray] | None = None) -> np.ndarray:
         """The scores of a block, finite; float64 (n,). `score` takes the place of `_score_queries`."""
-        X = block.X if self._fits(block) else self._align(block).X
+        X = block.X if self._reader.fits(self, block) else self._reader.align(self, block).X
         if not X.shape[0]:
             return np.empty(0)
         if not self._n_features:
@@ -369,7 +388,7 @@ class Ranker(Ranking, QueryEstimator):
             raise ValueError(f"served: {type(self).__name__} cannot learn from scores that were served, only from its own")
         if isinstance(block.y, tuple) and not able.takes_clicks:
             raise TypeError(f"{type(self).__name__} learns from grades, not from {type(block.y[0]).__name__}: SwapRanker does")
-        fits = self._fits(block)
+        fits = self._reader.fits(self, block)
         alone = changes is not None and fits and n_queries == 1 and not changes.goes_on
         if changes is not None and alone and self._recorded_for_one(changes.log, block):
             # The kernel makes the last change, and leaves all as it was where it refuses.
@@ -381,7 +400,7 @@ class Ranker(Ranking, QueryEstimator):
         if changes is not None:
             changes.include(self, block)
         rounds = np.empty((n_queries, len(Round._fields)))
-        learned = self._learn(block if fits else self._align(block, grow=True), rounds)
+        learned = self._learn(block if fits else self._reader.align(self, block, grow=True), rounds)
         if learned < n_queries:
             raise self._rejection(block.queries(learned, learned + 1))
         # A copy: a view would keep the rounds of the whole block alive.

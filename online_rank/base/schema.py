@@ -51,6 +51,25 @@ import numpy as np
 
 from online_rank.limits import INT64_HIGH, INT64_LOW, MAX_COUNT, is_integer, is_name
 
+__all__ = [
+    "Array",
+    "Count",
+    "Derived",
+    "DictOf",
+    "Field",
+    "Flag",
+    "Integer",
+    "ListOf",
+    "Names",
+    "Nested",
+    "Plain",
+    "Real",
+    "Schema",
+    "StateError",
+    "Text",
+    "TupleOf",
+]
+
 #: A size: a number, "d", the name of an attribute, a function of the object, or None for any.
 Size = int | str | Callable[[Any], int] | None
 

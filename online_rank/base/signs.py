@@ -3,7 +3,7 @@
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
-from online_rank.base.anatomy import Wrapper, steps_of
+from online_rank.base.anatomy import steps_of
 
 Signs = Mapping[Any, int]
 
@@ -19,8 +19,8 @@ def signs_of_features(model: Any) -> list[Signs]:
         Only some of the columns made of a feature have its sign.
     """
     *transformers, last = steps_of(model)
-    if isinstance(last, Wrapper):
-        found = [signs for inner in last._wrapped for signs in signs_of_features(inner)]
+    if inside := getattr(last, "_wrapped", ()):
+        found = [signs for inner in inside for signs in signs_of_features(inner)]
     else:
         own = getattr(last, "signs", None)
         found = [own] if isinstance(own, Mapping) else []

@@ -1,30 +1,138 @@
-"""Base class of pipeline steps."""
+"""Base class of models: rankers, transformers of queries, and pipelines of these."""
 
+import copy
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
+import numpy as np
 from river import base, compose
 
-from online_rank.base.anatomy import Able
-from online_rank.base.undo import Undo, record_state
+from online_rank.base import leaving
+from online_rank.base.anatomy import Abilities, share_lock
+from online_rank.base.lock import ModelLock
+from online_rank.base.names import Columns
+from online_rank.base.undo import Undo, record, record_state
+
+#: A name with its look-up takes about 16 numbers, and weights with their averages a few.
+_NUMBERS_A_FEATURE = 24
 
 
-class QueryStep(Able, base.Estimator):
-    """Base class of pipeline steps: rankers and transformers of queries."""
+class QueryStep(base.Estimator):
+    """Base class of rankers, transformers of queries, and pipelines: what has a lock, declares its abilities, and is undone.
+
+    Several threads may use one. Every public method that learns or answers holds `_lock`: a thread that ranks while another
+    learns sees the state before or after a query, never in between, and learning threads take turns. A model shares one lock
+    with all its parts (`join_locks`). Copies and pickles are made while holding it. A process forks when no other thread is
+    within a query, so that the child has whole models whose locks are free; until then it waits.
+
+    What a step knows of features is kept in attributes of the step, and decided by its reader, which holds no state
+    (`online_rank.base.reader`).
+    """
+
+    # In slots, so that neither the lock nor the abilities, which a copy computes again, are compared, copied, pickled or undone
+    # with the state in `__dict__`.
+    __slots__ = ("_known", "_lock")
+
+    _lock: Any
+    _known: Abilities | None
 
     #: Whether it is a ranker. An attribute, because river's `isinstance` takes longer than learning from a short query.
     _is_ranker: ClassVar[bool] = False
 
+    #: How it reads features (`Reader`); None for a step that keeps no columns of features.
+    _reader: ClassVar[Any] = None
+
+    #: The models inside, in a fixed order: those that learn and rank, not the constructor's arguments from which they were
+    #: copied. A step that holds models makes this a property.
+    _wrapped: Any = ()
+
+    #: The model inside whose scores are served; None for a step that holds no model, or combines the scores of several.
+    _serving: Any = None
+
     #: Whether it can rank or transform a block of queries as each is asked for, and learn them in turn.
     _asks_blocks: ClassVar[bool] = False
 
-    def _asks_blocks_of(self, n_features: int | None) -> bool:
-        """Whether it `_asks_blocks` of nameless arrays with `n_features` features (None: any), and is past its first query."""
-        return self._asks_blocks
-
     #: Makes a pipeline of two steps; `online_rank.base.pipeline`, which knows rankers and transformers, sets it.
     _pipeline: ClassVar[Callable[[Any, Any], Any]]
+
+    #: Whether learning changes arrays of the state in place. If it replaces them, undoing a change needs no copies.
+    _changes_in_place = True
+
+    #: Exceptions: arrays that learning replaces and never writes to.
+    _replaced: ClassVar[frozenset[str]] = frozenset()
+
+    #: How many documents it keeps; it computes their products with the documents of a query.
+    _n_documents_kept = 0
+
+    #: How many numbers of 64 bits a document has in the array that it makes, by the number of features; None for as many.
+    _given: Callable[[int], int] | None = None
+
+    #: Of a step with columns: whether features can leave, and whether they must stay for now; when each was last in a query
+    #: (None until half of `max_features` are taken), by a clock that counts queries with other names than the one before; and
+    #: how many have left.
+    _lets_leave = False
+    _holds_features: Any = False
+    _used: Any = None
+    _clock = 0
+    _n_left = 0
+    _columns: Columns | None
+    _n_features: int
+
+    def __new__(cls, *_arguments: Any, **_named: Any) -> Self:
+        """Make the object, with its lock."""
+        # Not in __init__, which is not run for copies and unpickled objects, and not in a __getattr__, which makes every
+        # attribute access three times as slow.
+        self = super().__new__(cls)
+        self._known = None
+        self._lock = ModelLock()
+        self._lock.owners.add(self)
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        made = memo[id(self)] = type(self).__new__(type(self))
+        with self._lock:
+            state = copy.deepcopy(self.__dict__, memo)
+        made.__setstate__(state)
+        return made
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy of the current state, which can be written while the model continues to learn."""
+        if self._lock.is_private:
+            return self.__dict__
+        made = copy.deepcopy(self)
+        # The parts inside the state are copied already.
+        made._lock.is_private = True
+        return made.__dict__
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        share_lock(self)
+
+    @property
+    def abilities(self) -> Abilities:
+        """What it accepts, and what it needs from the pipeline around it."""
+        # Read several times for each query, and constant.
+        known = self._known
+        if known is None:
+            known = self._known = self._abilities()
+        return known
+
+    def _abilities(self) -> Abilities:
+        """The abilities by the settings; a class lists only the abilities that it has."""
+        return Abilities()
+
+    @property
+    def _parts(self) -> Sequence[Any]:
+        """The models inside, and all other parts that change while it learns, such as a detector or a common map."""
+        return self._wrapped
+
+    def _asks_blocks_of(self, n_features: int | None) -> bool:
+        """Whether it `_asks_blocks` of nameless arrays with `n_features` features (None: any), and is past its first query."""
+        if self._reader is None:
+            return self._asks_blocks
+        n = self._n_features
+        return self._asks_blocks and self._columns is None and n > 0 and n_features in (None, n)
 
     def __or__(self, other: Any) -> Any:
         """`self | other`: a pipeline in which `other` works on the output of this step."""
@@ -34,28 +142,38 @@ class QueryStep(Able, base.Estimator):
         """`other | self`: a pipeline in which this step works on the output of `other`."""
         return QueryStep._pipeline(other, self)
 
-    #: Whether learning changes arrays of the state in place. If it replaces them, undoing a change needs no copies.
-    _changes_in_place = True
-
-    #: Exceptions: arrays that learning replaces and never writes to.
-    _replaced: ClassVar[frozenset[str]] = frozenset()
-
     def _unit_test_params(self) -> Iterator[dict[str, Any]]:  # type: ignore[override]
         # River's checks construct the class of a model again.
-        yield {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+        parameters = inspect.signature(type(self)).parameters.values()
+        yield {p.name: getattr(self, p.name) for p in parameters if p.kind is not p.VAR_POSITIONAL}
 
     def _record(self, log: list[Undo], block: Any = None) -> None:
         """Add to a log what undoes a change that may fail (see `record`).
 
         `block`, if known, is what will be learned: a step that changes little of a large state then copies only that part.
         """
-        record_state(log, self, self._changes_in_place, self._replaced)
+        if self._reader is None:
+            record_state(log, self, self._changes_in_place, self._replaced)
+        else:
+            self._reader.record(self, log, block)
+        for part in self._parts:
+            record(log, part, block)
 
-    #: How many documents it keeps; it computes their products with the documents of a query.
-    _n_documents_kept = 0
+    def _added(self, n_new: int) -> int:
+        """About how many numbers a step with columns adds to its state for new features, and learning then works with."""
+        return _NUMBERS_A_FEATURE * n_new
 
-    #: How many numbers of 64 bits a document has in the array that it makes, by the number of features; None for as many.
-    _given: Callable[[int], int] | None = None
+    @property
+    def _bytes_of_queries(self) -> int:
+        """How many bytes it keeps of recent queries, of which it keeps as many as fit into a fixed number of bytes."""
+        return 0
+
+    def _extended(self, n_before: int) -> None:
+        """Called after a step got columns of new features, the first of which is number `n_before`."""
+
+    def _keep_only(self, kept: np.ndarray) -> None:
+        """Keep only some columns of the state, given in ascending order. Arrays are replaced, never changed in place."""
+        leaving.keep_columns(self, kept)
 
     def _cells(self, n_documents: int, n_features: int) -> int:
         """How many numbers the largest array has that it makes of a query of this size."""
@@ -63,9 +181,6 @@ class QueryStep(Able, base.Estimator):
 
     def _fork(self) -> None:
         """Prepare to learn one part of a stream while copies learn the other parts (`online_rank.distributed.fork`)."""
-
-    def _meet_features_of(self, shards: Sequence[Any]) -> None:
-        """Add columns for the features of other steps, before they are mixed."""
 
     def _mix(self, shards: Sequence[Any], base: Any) -> None:
         """Combine the state of `shards` into this step, a copy of `base`: the state of each shard before it learned its part.

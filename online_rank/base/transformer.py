@@ -1,24 +1,33 @@
 """The base class of transformers of queries."""
 
+import abc
 from collections.abc import Callable, Hashable
 from typing import Any, ClassVar
 
 import numpy as np
 from river import base
 
-from online_rank.base.asked import read_for
-from online_rank.base.calls import Transforming
+from online_rank.base import calls, leaving
+from online_rank.base import reader as columns
 from online_rank.base.form import Layer, sources_of
+from online_rank.base.schema import Schema
 from online_rank.base.step import QueryStep
 from online_rank.base.undo import all_or_nothing
+from online_rank.limits import MAX_FEATURES
 from online_rank.query import Block
 
 
-class QueryTransformer(Transforming, QueryStep, base.Transformer):
+class QueryTransformer(QueryStep, base.Transformer):
     """A river transformer that works on whole queries in any form, and returns the form it was given.
 
     A subclass implements `_transform_block`, and `_learn_block` if it learns.
     """
+
+    transform_one, transform_many = calls.transform_one, calls.transform_many
+
+    @abc.abstractmethod
+    def _transform_block(self, block: Block) -> Block:
+        """The queries, transformed. Raises ValueError on NaN and infinity."""
 
     #: Puts two transformers side by side; `online_rank.base.union` sets it.
     _union: ClassVar[Callable[[Any, Any], Any]]
@@ -90,7 +99,7 @@ class QueryTransformer(Transforming, QueryStep, base.Transformer):
         TypeError, ValueError
             Bad input, for example NaN or infinity. The transformer is then as it was.
         """
-        self._learn_all(read_for(self, x, y, context=context, at=at, t=t))
+        self._learn_all(columns.read_for(self, x, y, context=context, at=at, t=t))
 
     def learn_many(self, X: Any, y: Any, qid: Any, *, context: Any = None, at: Any = None) -> None:
         """Learn from a block of queries: the same as a loop of `learn_one`, bit for bit.
@@ -113,7 +122,7 @@ class QueryTransformer(Transforming, QueryStep, base.Transformer):
         TypeError, ValueError
             Bad input anywhere in the block. The transformer is then as it was before the block.
         """
-        self._learn_all(read_for(self, X, y, qid=qid, context=context, at=at))
+        self._learn_all(columns.read_for(self, X, y, qid=qid, context=context, at=at))
 
     def _learn_all(self, block: Block) -> None:
         with self._lock, all_or_nothing() as changes:
@@ -136,3 +145,25 @@ class QueryTransformer(Transforming, QueryStep, base.Transformer):
         )
 
     __rmul__ = __mul__
+
+
+class FeatureTransformer(QueryTransformer):
+    """A transformer whose state has a column for each feature, added as features appear (`Reader`)."""
+
+    _schema = Schema(**columns.STATE)
+    _reader = columns.Reader()
+
+    n_features, feature_names = columns.n_features, columns.feature_names
+    n_left_features, n_ignored_features = leaving.n_left_features, leaving.n_ignored_features
+
+    #: Most features that the state may have; it can be set. Beyond this number the least recently used leave for new names, if
+    #: they can (`_lets_leave`); otherwise new names are ignored. Either warns once. An array with more columns is an error.
+    max_features: int = MAX_FEATURES
+
+    def __init__(self) -> None:
+        self._columns = None
+        self._n_features = 0
+
+    @abc.abstractmethod
+    def _grow(self, n_new: int) -> None:
+        """Add columns for `n_new` features to the state. State arrays are replaced, never changed in place."""

@@ -4,17 +4,15 @@ from typing import Any
 
 import numpy as np
 
-from online_rank.base.anatomy import Abilities, Wrapper, abilities_of, share_lock
-from online_rank.base.asked import as_numbers
-from online_rank.base.columns import as_array
+from online_rank.base.anatomy import Abilities, abilities_of, share_lock
 from online_rank.base.names import numbers
+from online_rank.base.reader import as_array, as_numbers
 from online_rank.base.schema import Schema
 from online_rank.base.transformer import QueryTransformer
-from online_rank.base.undo import Undo, record
 from online_rank.query import Block
 
 
-class QueryUnion(Wrapper, QueryTransformer):
+class QueryUnion(QueryTransformer):
     """The features of two transformers, side by side: `first + second`.
 
     Both get the original query. A feature's name begins with its transformer's: `"StreamScaler.clicks"`.
@@ -62,21 +60,12 @@ class QueryUnion(Wrapper, QueryTransformer):
     def __str__(self) -> str:
         return f"{self.first} + {self.second}"
 
-    def _record(self, log: list[Undo], block: Any = None) -> None:
-        super()._record(log, block)
-        for part in self._wrapped:
-            record(log, part, block)
-
     @property
     def _wrapped(self) -> tuple[Any, Any]:
         return self.first, self.second
 
     def _given(self, n_features: int) -> int:
         return sum(n_features if part._given is None else part._given(n_features) for part in self._wrapped)
-
-    @property
-    def _serving(self) -> None:
-        return None
 
     def _abilities(self) -> Abilities:
         # Text and categories are accepted if one of the two takes them.

@@ -86,26 +86,32 @@ References
 [JG] Jin & Geng, *Linear NDCG and Pair-wise Loss*.
 """
 
-from online_rank.bounds import blends, clicks, drift, mixing, projection, served
+from typing import TYPE_CHECKING
+
+from online_rank.bounds import blends, clicks, drift, mixing, served
 from online_rank.bounds.batch import batch_weights
 from online_rank.bounds.certificate import Certificate
-from online_rank.bounds.certified import certificate_of
+from online_rank.bounds.certified import certificate_of, certificates_of
 from online_rank.bounds.mass import mass_bound, mass_data_bound, mass_hindsight_bound, mass_separable_bound
-from online_rank.bounds.theorems import (
-    corollary_6,
-    corollary_7,
-    theorem_5,
-    theorem_8,
-    theorem_8_regularization,
-    theory_learning_rate,
-)
 from online_rank.bounds.tracker import LossTracker
+from online_rank.support.lazy import lazily
+
+if TYPE_CHECKING:
+    from online_rank.bounds.theorems import (
+        corollary_6,
+        corollary_7,
+        theorem_5,
+        theorem_8,
+        theorem_8_regularization,
+        theory_learning_rate,
+    )
 
 __all__ = [
     "Certificate",
     "LossTracker",
     "batch_weights",
     "certificate_of",
+    "certificates_of",
     "corollary_6",
     "corollary_7",
     "mass_bound",
@@ -118,5 +124,12 @@ __all__ = [
     "theory_learning_rate",
 ]
 
-#: Every module that declares bounds, so that certificates know them all.
-_DECLARING = (blends, clicks, drift, mixing, projection, served)
+#: Every module of the core that declares bounds, so that certificates know them all; studies are in `support.registry.BOUNDS`.
+_DECLARING = (blends, clicks, drift, mixing, served)
+
+__getattr__, __dir__ = lazily(
+    __name__,
+    dict.fromkeys(
+        ("corollary_6", "corollary_7", "theorem_5", "theorem_8", "theorem_8_regularization", "theory_learning_rate"), "theorems"
+    ),
+)

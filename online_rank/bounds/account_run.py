@@ -10,6 +10,7 @@ from online_rank.bounds.comparators import blends
 from online_rank.bounds.declaration import PLAIN
 from online_rank.rankers.additive import AdditiveRanker
 from online_rank.rankers.blend import BlendRanker
+from online_rank.rankers.growing_trees import MIXTURES, HedgeOfTrees
 from online_rank.rankers.hedge import BUDGET
 from online_rank.rankers.inside import learns_as_it_answers
 
@@ -78,6 +79,12 @@ def run_of_account(blend: BlendRanker | AdditiveRanker, served_loss: float = mat
     unknown: dict[str, str] = {}
     if isinstance(blend, AdditiveRanker):
         facts |= {"comparator_loss": blend.mass, "comparator_norm": 0.0, "squares": blend.squares, "last_cost": float(costs[0])}
+        if (trees := blend.trees_beside) is not None:
+            facts |= _with_trees(blend, trees, served_loss)
+            totals["loss"] = loss = facts["serving_gap"] + trees.account.mixed
+            totals["n_drawn"] = int(trees.account.n_drawn)
+            account = trees.account
+            unknown["variance"] = "covers one blend, and trees are blended with curves that are a blend themselves"
         if blend.n_mixed:
             unknown |= dict.fromkeys(("step", "variance"), "covers one machine, and this one mixes what several learned")
         if blend.n_served:
@@ -92,3 +99,39 @@ def run_of_account(blend: BlendRanker | AdditiveRanker, served_loss: float = mat
         unknown["luck"] = "covers blends that are served on the features that are learned"
     notes = (_DISCOUNTED, _LATE) if blend.fades else (_LATE,)
     return Run(_ALONE, totals, facts, unknown, size=account.mixed + float(losses.max()), notes=notes)
+
+
+def _with_trees(blend: AdditiveRanker, trees: HedgeOfTrees, served_loss: float) -> dict[str, Any]:
+    """What changes if trees are blended with the curves, which are one of the candidates then.
+
+    The served loss is at most L(c) + ln(1 / pi_c) / eta + Delta + G for each candidate c of the outer blend; and the loss of
+    the curves alone is at most the same of each of their candidates, with their own eta, Delta and G. So against a candidate
+    of the curves the cost of the prior, as a fact, is eta times all that both blends may lose by it.
+    """
+    account, step, own_step = trees.account, trees.step, blend.step
+    own, own_costs, costs = blend.candidate_losses, -np.log(blend.candidate_prior), -np.log(trees.prior)
+    inner = blend.account.mixability_gap + float(trees.losses[0]) - blend.account.mixed
+    prices = np.concatenate([own_costs / own_step + inner + costs[0] / step, costs[1:] / step])
+    losses = np.concatenate([own, trees.losses[1:]])
+    best, least = int(np.argmin(losses + prices)), int(np.argmin(losses))
+    loss = account.served if math.isnan(served_loss) else served_loss
+    return {
+        "best_loss": float(losses[best]),
+        "prior_cost": float(prices[best] * step),
+        "step": step,
+        "mixability_gap": account.mixability_gap,
+        "serving_gap": loss - account.mixed,
+        "least_loss": float(losses[least]),
+        "n_candidates": len(losses),
+        "luck": account.luck,
+        "last_cost": float(prices[0] * step),
+        "best_blend": _weights_with_trees(blend, least),
+    }
+
+
+def _weights_with_trees(blend: AdditiveRanker, number: int) -> tuple[float, ...]:
+    """The weights of a candidate: of the members of the curves, of the curves as served, of averages of leaves, of leaves."""
+    own = blend.candidates
+    if number < len(own):
+        return (*own[number].tolist(), 0.0, 0.0, 0.0)
+    return (*[0.0] * own.shape[1], *MIXTURES[1 + number - len(own)])

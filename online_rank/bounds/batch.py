@@ -7,9 +7,9 @@ import numpy as np
 
 from online_rank import arguments
 from online_rank._kernels import hindsight as kernels
-from online_rank.base import QueryEstimator
-from online_rank.base.columns import as_array
 from online_rank.base.names import numbers
+from online_rank.base.reader import as_array
+from online_rank.base.transformer import FeatureTransformer
 from online_rank.measures.learned import discounts, measure
 from online_rank.query import MAX_GRADE, Block, read_query, require_finite, require_grades
 from online_rank.rankers.signs import checked_signs
@@ -188,11 +188,14 @@ def _limits(signs: Mapping[Any, int] | None, names: tuple[Hashable, ...]) -> tup
     return np.where(own > 0.0, 0.0, -np.inf), np.where(own < 0.0, 0.0, np.inf)
 
 
-class _Columns(QueryEstimator):
+class _Columns(FeatureTransformer):
     """Puts the features of queries into common columns."""
 
     def _grow(self, n_new: int) -> None:
         """There is no state."""
+
+    def _transform_block(self, block: Block) -> Block:
+        return self._reader.align(self, block)
 
 
 def _block(queries: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[Hashable, ...] | None]:
@@ -216,7 +219,7 @@ def _collect(queries: Iterable[tuple[Any, Any]]) -> tuple[np.ndarray, np.ndarray
         query = read_query(x, y)
         _require_values(query)
         grades.append(query.y)
-        parts.append(columns._align(query, grow=True).X)
+        parts.append(columns._reader.align(columns, query, grow=True).X)
     X = np.zeros((sum(map(len, parts)), columns.n_features))
     offsets = np.cumsum([0, *map(len, parts)])
     for part, start, stop in zip(parts, offsets[:-1], offsets[1:], strict=True):

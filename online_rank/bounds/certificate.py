@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from online_rank.bounds.declaration import BOUNDS, Bound, setting
+from online_rank.bounds.declaration import BOUNDS, Bound, declare_for, declared, setting
 from online_rank.bounds.rows import Row, printed, rows_of
 from online_rank.measures.own import is_own, own_measure
 
@@ -151,8 +151,8 @@ class Certificate:
         for check in self.bounds:
             if check.name == name:
                 return check.value
-        if (reason := self.not_covered.get(name)) is None and name in BOUNDS:
-            kinds = " or ".join(kind.__name__ for kind in BOUNDS[name].of)
+        if (reason := self.not_covered.get(name)) is None and (other := declared(name)) is not None:
+            kinds = " or ".join(kind.__name__ for kind in other.of)
             reason = f"{name} is a bound for another ranker or another kind of run; it covers a {kinds}"
         raise ValueError(reason or f"there is no bound {name!r}; there are {[b.name for b in self.bounds]}")
 
@@ -194,13 +194,14 @@ def certify(model: Any, run: Run) -> Certificate:
     loss = run.totals["loss"]
     size, counted = loss + run.size, run.totals.get("counted_weight", math.inf)
     checks, not_covered = [], {}
-    for declared in BOUNDS.values():
-        value = _value(declared, model, run)
+    declare_for(type(model))
+    for known in BOUNDS.values():
+        value = _value(known, model, run)
         if isinstance(value, str):
-            not_covered[declared.name] = value
+            not_covered[known.name] = value
         elif value is not None:
             verdict, says_nothing = _verdict(loss, value, size), value >= counted > 0.0
-            checks.append(BoundCheck(declared.name, declared.statement, value, value - loss, verdict, says_nothing))
+            checks.append(BoundCheck(known.name, known.statement, value, value - loss, verdict, says_nothing))
     values: dict[str, Any] = getattr(model, "_get_params", dict)()
     return Certificate(
         comparator=run.comparator,

@@ -1,13 +1,15 @@
-"""Checks of the rankers and comparators of a `LossTracker`, and the losses of comparators on clicks."""
+"""Checks of the rankers and comparators of a `LossTracker`, and the losses of comparators on a round."""
 
 import math
-from collections.abc import Hashable, Mapping
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from online_rank._kernels.click_perceptron import compare_on_clicks
+from online_rank._kernels.perceptron import compare
 from online_rank.base import Ranker, Round, steps_of
+from online_rank.bounds.declaration import declare_for
 from online_rank.measures.learned import discounts
 from online_rank.query import Block
 from online_rank.query.names import names_in_nfc, plain_names
@@ -15,13 +17,44 @@ from online_rank.rankers.additive import AdditiveRanker
 from online_rank.rankers.blend import BlendRanker
 from online_rank.rankers.click_perceptron import ClickPerceptron
 from online_rank.rankers.gradient import GradientRanker
-from online_rank.rankers.inside import clicks_of
+from online_rank.rankers.inside import clicks_of, kernel_state, weight_of_pairs
 from online_rank.rankers.perceptron import PerceptronRanker
 from online_rank.rankers.signs import against_signs, signs_inside
-from online_rank.rankers.slam import SlamRanker
 
 #: Largest norm of a comparator: its square, and its scores of documents that a ranker accepts, stay finite.
 _LARGEST_NORM = 1e150
+
+
+class Covered(NamedTuple):
+    """What a tracker needs to know of a class of rankers that learn from pairs.
+
+    Attributes
+    ----------
+    losses
+        Adds the losses of n comparators on one round: called with the ranker, the query, the (m,) scores that decided the
+        update, the round, the (n, m) scores by the comparators, and the (n, 2) sums of F(u) and f_t(u).
+    unit
+        Given a ranker, by what its bounds divide F(u) and <u, w>; None if its pairs have a margin of 1.
+    """
+
+    losses: Callable[[Any, Block, np.ndarray, Round, np.ndarray, np.ndarray], None]
+    unit: Callable[[Any], float] | None = None
+
+
+#: By class. What declares the bounds of another class adds it (`online_rank.support.registry.BOUNDS`).
+COVERED: dict[type, Covered] = {}
+
+
+def covered(ranker: Any) -> Covered | None:
+    """What is known of a ranker's class, or of the class that it extends; None if no bound covers it."""
+    kind = _kind(ranker)
+    return None if kind is None else COVERED[kind]
+
+
+def _kind(ranker: Any) -> type | None:
+    # Not isinstance: river lets a pipeline pass for its last step.
+    declare_for(type(ranker))
+    return next((kind for kind in type(ranker).__mro__ if kind in COVERED), None)
 
 
 def is_only_measured(ranker: Any) -> bool:
@@ -38,11 +71,11 @@ def require_perceptron(ranker: Any) -> None:
     """Raise TypeError unless the bounds cover what `ranker` learns, or it is only measured."""
     if blends(ranker) or is_only_measured(ranker):
         return
-    # Not isinstance: river lets a pipeline pass for its last step.
-    if not issubclass(type(ranker), PerceptronRanker | SlamRanker | ClickPerceptron):
+    kind: Any = _kind(ranker)
+    if kind is None:
         transformers = "; transformers go before it: scaler | LossTracker(ranker)" if steps_of(ranker) != [ranker] else ""
         raise TypeError(f"ranker is of type {type(ranker).__name__}; a LossTracker holds a PerceptronRanker{transformers}")
-    if type(ranker)._learn not in (PerceptronRanker._learn, SlamRanker._learn, ClickPerceptron._learn):
+    if type(ranker)._learn is not kind._learn:
         raise TypeError(f"ranker is a {type(ranker).__name__}, which learns in its own way: no bound covers it")
 
 
@@ -54,29 +87,25 @@ def outside_the_signs(learner: Any, features: tuple[Hashable, ...], u: np.ndarra
     return None
 
 
-def losses_on_clicks(
-    ranker: ClickPerceptron, query: Block, decisive: np.ndarray, learned: Round, scores: np.ndarray
-) -> np.ndarray:
-    """F(u) of comparators, (n,), on the pairs that a round of clicks learned from.
+def _losses_on_grades(
+    ranker: Any, query: Block, decisive: np.ndarray, learned: Round, scores: np.ndarray, losses: np.ndarray
+) -> None:
+    table, (config, _, _, counters) = discounts(query.n_documents), kernel_state(ranker)
+    weight = weight_of_pairs(ranker, query, decisive)
+    compare(query.y, decisive, weight, learned.margin, scores, table, config, counters, losses)
 
-    Parameters
-    ----------
-    ranker
-        The ranker; only its settings are read.
-    query
-        The query, with its clicks.
-    decisive
-        (m,) scores by the weights that learn, before the update.
-    learned
-        The round.
-    scores
-        (n, m) scores by the comparators.
-    """
-    losses = np.zeros(len(scores))
+
+def _losses_on_clicks(
+    ranker: Any, query: Block, decisive: np.ndarray, learned: Round, scores: np.ndarray, losses: np.ndarray
+) -> None:
+    found = np.zeros(len(scores))
     by_discount, table = ranker.cost == "dcg", discounts(query.n_documents)
     shown = clicks_of(ranker, query)
-    compare_on_clicks(shown, by_discount, table, decisive, learned.margin, learned.weight, scores, losses)
-    return losses
+    compare_on_clicks(shown, by_discount, table, decisive, learned.margin, learned.weight, scores, found)
+    losses[:, 0] = found
+
+
+COVERED |= {PerceptronRanker: Covered(_losses_on_grades), ClickPerceptron: Covered(_losses_on_clicks)}
 
 
 def extend_path(row: np.ndarray, before: np.ndarray, after: np.ndarray, weights: np.ndarray) -> None:

@@ -10,12 +10,14 @@ Its parameters are the facts that it needs, by the names of `facts` in `certify`
 """
 
 import functools
+import importlib
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar, cast
 
 from online_rank.arguments import number
+from online_rank.support import registry
 
 F = TypeVar("F", bound=Callable[..., float])
 
@@ -111,8 +113,26 @@ OWN_MISTAKES = UNCAPPED | {"served": ("current",)}
 ANY_BEGINNING: dict[str, tuple[str, ...]] = {"beginning": ("zero", "given")}
 ANY_RUN = {name: tuple(value for other, value in WORDS if other == name) for name in PLAIN}
 
-#: Every bound by its name.
+#: Every declared bound by its name.
 BOUNDS: dict[str, Bound] = {}
+
+
+def declare_for(*kinds: type) -> None:
+    """Import the modules that declare bounds of these classes of rankers, or of the classes that they extend."""
+    for name in (base.__name__ for kind in kinds for base in kind.__mro__):
+        _import(registry.BOUNDS.get(name, ()))
+
+
+def declared(name: str) -> Bound | None:
+    """The bound of that name, of any ranker; None if no module declares it."""
+    for modules in registry.BOUNDS.values():
+        _import(modules)
+    return BOUNDS.get(name)
+
+
+def _import(modules: Iterable[str]) -> None:
+    for module in modules:
+        importlib.import_module(f"online_rank.{module}")
 
 
 def bound(

@@ -34,15 +34,15 @@ def mix(tracker: Any, shards: Sequence[Any], base: Any) -> None:
 
 def _mix_paths(tracker: Any, shards: Sequence[Any], base: Any) -> None:
     """Combine the sums of updates, and the paths of the comparators."""
-    gains = tracker._placed_from(base, base._gains()[None])[0]
+    gains = tracker._reader.placed_from(tracker, base, base._gains()[None])[0]
     products, before = _products(base), gains.copy()
     for shard in shards:
-        gains = gains + (tracker._placed_from(shard, shard._gains()[None])[0] - before)
+        gains = gains + (tracker._reader.placed_from(tracker, shard, shard._gains()[None])[0] - before)
         products = products + (_products(shard) - _products(base))
         tracker._path[:, 0] += shard._path[:, 0] - base._path[:, 0]
         tracker._path[:, 2] = np.maximum(tracker._path[:, 2], shard._path[:, 2])
         # A shard knows only the scale of the features that it has seen.
-        scaled_by = tracker._placed_from(shard, shard._scaled_by[None])[0]
+        scaled_by = tracker._reader.placed_from(tracker, shard, shard._scaled_by[None])[0]
         tracker._scaled_by = np.where(scaled_by > 0.0, scaled_by, tracker._scaled_by)
     tracker._path[:, 1] = (tracker._aligned * tracker._scaled_by) @ gains - products
     if tracker._gained is None:

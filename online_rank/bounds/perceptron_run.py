@@ -1,18 +1,19 @@
 """The run of a `LossTracker` around a perceptron, in the form that bounds take."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from online_rank.base.anatomy import learned_measure
+from online_rank.base.reader import own_names
 from online_rank.bounds.certificate import Run
-from online_rank.bounds.comparators import outside_the_signs
+from online_rank.bounds.comparators import covered, outside_the_signs
 from online_rank.bounds.declaration import setting
 from online_rank.measures.own import OwnMeasure
 from online_rank.rankers.click_perceptron import ClickPerceptron
 from online_rank.rankers.signs import signs_inside
-from online_rank.rankers.slam import SlamRanker
 
 _MOVING_FEATURES = (
     "covers scores by the weights that learn on exactly the features of the update, but transformers that learn precede "
@@ -49,7 +50,7 @@ def run_of_perceptron(tracker: Any, comparator: str | None, delay: int | None) -
         size = _add_facts_of_comparator(facts, unknown, tracker, row, model, totals)
         if tracker.measure_served and comparator is not None:
             facts["difference"] = tracker.paired(comparator).difference("the ranker", comparator)
-        if (wrong := outside_the_signs(tracker.learner, tracker._own_names(), tracker._aligned[row])) is not None:
+        if (wrong := outside_the_signs(tracker.learner, own_names(tracker), tracker._aligned[row])) is not None:
             reason = f"covers comparators with the signs of the ranker, and {wrong}"
             unknown |= dict.fromkeys(("comparator_loss", "surrogate_loss", "norm"), reason)
     return Run(properties, totals, facts, unknown, size, comparator, (_note(tracker),))
@@ -63,10 +64,15 @@ def _facts_of_model(tracker: Any, model: Any, totals: dict[str, Any]) -> dict[st
         facts["cap"] = cap
     facts["weight_norm"] = float(np.linalg.norm(tracker._gains()))
     facts["signs"] = bool(signs_inside(tracker.learner))
-    facts["unit_margin"] = not isinstance(model, SlamRanker)
+    facts["unit_margin"] = _unit_of(model) is None
     if not isinstance(model, ClickPerceptron):
         facts["k"] = learned_measure(model).k
     return facts
+
+
+def _unit_of(model: Any) -> Callable[[Any], float] | None:
+    found = covered(model)
+    return None if found is None else found.unit
 
 
 def _add_facts_of_comparator(
@@ -94,10 +100,10 @@ def _add_facts_of_comparator(
     facts["beginning_product"] = float(u @ begun_with)
     facts["distance"] = float(np.linalg.norm(u - begun_with))
     # Largest divisor of F(u) and <u, w>.
-    unit = model.learning_rate * model.margin if isinstance(model, SlamRanker) else 1.0
-    weights = float(np.linalg.norm(gains)) + facts["beginning_norm"]
+    unit = _unit_of(model)
+    weights = (float(np.linalg.norm(gains)) + facts["beginning_norm"]) / (1.0 if unit is None else unit(model))
     # The score of a pair has a rounding error proportional to ||u|| R_X, and pairs of total weight V are added up.
-    return pair_loss + norm * (weights / unit + totals["R_X"] * totals["mass"]) + abs(path_product)
+    return pair_loss + norm * (weights + totals["R_X"] * totals["mass"]) + abs(path_product)
 
 
 def _what_the_loss_is_of(tracker: Any, model: Any, totals: dict[str, Any]) -> str:

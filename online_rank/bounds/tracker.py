@@ -2,28 +2,27 @@
 
 import copy
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from online_rank._kernels.perceptron import compare
 from online_rank._kernels.rounds import accumulate
-from online_rank._kernels.slam import compare as compare_on_slam
 from online_rank.arguments import flag, integer
 from online_rank.base import Abilities, Ranker, Round, share_lock
 from online_rank.base.anatomy import learned_measure
 from online_rank.base.growth import with_zeros
 from online_rank.base.lock import locked
+from online_rank.base.reader import columns_of, own_names
 from online_rank.base.schema import Array, Count, Derived, Integer, Nested, Real, Schema
 from online_rank.bounds.account_run import keeps_account, run_of_account
 from online_rank.bounds.certificate import Certificate, certify
 from online_rank.bounds.comparators import (
     blends,
     copied,
+    covered,
     extend_path,
     is_only_measured,
-    losses_on_clicks,
     outside_the_signs,
     require_perceptron,
 )
@@ -32,24 +31,30 @@ from online_rank.bounds.perceptron_run import run_of_perceptron
 from online_rank.bounds.totals import Totals
 from online_rank.intervals import Interval, LossInterval, PairedLosses
 from online_rank.intervals.losses import add_losses
-from online_rank.measures.learned import discounts
 from online_rank.query import Block
 from online_rank.rankers.averaged import scores_by
-from online_rank.rankers.click_perceptron import ClickPerceptron
 from online_rank.rankers.inside import (
     documents_met,
-    kernel_state,
     learn_gaining,
     learns_as_it_answers,
     unaveraged_scores,
-    weight_of_pairs,
 )
-from online_rank.rankers.nested import NestedRanker, adopt_features, teach
-from online_rank.rankers.slam import SlamRanker
+from online_rank.rankers.nested import NestedRanker, NestedReader, adopt_features, teach
 
 _LOSS, _SERVED_LOSS, _MASS, _SQUARE, _MARGIN, _WEIGHT, _SKIPPED = map(
     Round._fields.index, ("loss", "served_loss", "mass", "squared_gradient_norm", "margin", "weight", "skipped")
 )
+
+
+class _Reader(NestedReader):
+    """Reads features, with the divisors by which a scaler before the tracker has made them."""
+
+    def align(self, step: Any, block: Block, grow: bool = False) -> Block:
+        """As for every ranker that holds another."""
+        aligned = super().align(step, block, grow)
+        if block.scale is None or block.names is None or self.fits(step, block):
+            return aligned
+        return aligned._replace(scale=self.placed(step, block.scale[None], columns_of(step, block.names))[0])
 
 
 class LossTracker(NestedRanker):
@@ -102,6 +107,8 @@ class LossTracker(NestedRanker):
     >>> certificate.loss <= certificate.bound("mass_data_bound") <= certificate.bound("mass_bound")
     True
     """
+
+    _reader = _Reader()
 
     #: Number of machines in every mixing of weights; 0: never mixed; -1: the number varied.
     _machines = 0
@@ -275,7 +282,7 @@ class LossTracker(NestedRanker):
             before = self._aligned[row].copy()
             after = self._aligned_to_columns(name, copied(name, weights))
             for u in (before, after):
-                if (wrong := outside_the_signs(self._learner, self._own_names(), u)) is not None:
+                if (wrong := outside_the_signs(self._learner, own_names(self), u)) is not None:
                     raise ValueError(f"comparators[{name!r}]: {wrong}: no bound covers its path")
             path, shift = self._path.copy(), self._shift.copy()
             extend_path(path[row], before * self._scaled_by, after * self._scaled_by, self._gains())
@@ -368,12 +375,6 @@ class LossTracker(NestedRanker):
     def _derive(self) -> None:
         self._aligned = self._align_comparators()
 
-    def _align(self, block: Block, grow: bool = False) -> Block:
-        aligned = super()._align(block, grow)
-        if block.scale is None or block.names is None or self._fits(block):
-            return aligned
-        return aligned._replace(scale=self._placed(block.scale[None], self._columns_of(block.names))[0])
-
     def _grow(self, n_new: int) -> None:
         self._shift = with_zeros(self._shift, n_new, axis=1)
         self._scaled_by = np.concatenate([self._scaled_by, np.full(n_new, 0.0 if self.raw else 1.0)])
@@ -387,8 +388,7 @@ class LossTracker(NestedRanker):
     def _mix(self, shards: Sequence[Any], base: Any) -> None:
         mix(self, shards, base)
 
-    def _extend(self, names: Iterable[Hashable] | None, n_new: int = 0) -> None:
-        super()._extend(names, n_new)
+    def _extended(self, n_before: int) -> None:
         self._aligned = self._align_comparators()
 
     def _score(self, X: np.ndarray) -> np.ndarray:
@@ -455,10 +455,10 @@ class LossTracker(NestedRanker):
 
         `values` (q, n, 2) receives the losses of the comparators.
         """
-        table, ask = discounts(len(block.y)), self._scores_answers(block)
+        ask, compared = self._scores_answers(block), covered(self._learner) if len(self._sums) else None
         for t, query in enumerate(block.each()):
             row, ranker = rounds[t], self._learner
-            decisive = self._decisive_scores(ranker, query) if len(self._sums) else None
+            decisive = None if compared is None else self._decisive_scores(ranker, query)
             answered = self._learner._score(query.X) if ask else None
             if self.raw:
                 self._rescale(query)
@@ -466,16 +466,9 @@ class LossTracker(NestedRanker):
                 return t
             if answered is not None:
                 row[_SERVED_LOSS] = self._measure.losses(answered, query.y, query.offsets).item()
-            if decisive is not None and (row[_LOSS] > 0.0 or row[_MASS] > 0.0):
+            if compared is not None and decisive is not None and (row[_LOSS] > 0.0 or row[_MASS] > 0.0):
                 scores = np.array([scores_by(u, query.X) for u in self._aligned * self._scaled_by])
-                if isinstance(ranker, ClickPerceptron):
-                    values[t, :, 0] = losses_on_clicks(ranker, query, decisive, Round.from_row(row), scores)
-                elif isinstance(ranker, SlamRanker):
-                    compare_on_slam(query.y, decisive, row[_WEIGHT], scores, table, kernel_state(ranker).config, values[t])
-                else:
-                    config, _, _, counters = kernel_state(ranker)
-                    weight = weight_of_pairs(ranker, query, decisive)
-                    compare(query.y, decisive, weight, row[_MARGIN], scores, table, config, counters, values[t])
+                compared.losses(ranker, query, decisive, Round.from_row(row), scores, values[t])
         return len(block.w)
 
     def _learn_query(self, query: Block, row: np.ndarray) -> bool:

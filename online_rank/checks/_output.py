@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from online_rank.base import steps_of
 from online_rank.checks._subject import (
     answer_many,
     answer_of,
@@ -23,6 +24,9 @@ from online_rank.checks._subject import (
     state_of,
     taught_by,
 )
+
+#: The most bytes that a model may keep of recent queries.
+_WINDOW = 16 << 20
 
 
 def prediction_is_pure(model: Any) -> None:
@@ -123,7 +127,9 @@ def clones(model: Any) -> None:
 
 
 def bounded_memory(model: Any) -> None:
-    """Memory is bounded: queries with known features add less memory later than earlier."""
+    """Memory is bounded: queries with known features add less memory later than earlier, apart from a window of recent queries
+    of at most 16 MiB (`_bytes_of_queries`).
+    """
     # River's own check allows the second half of a stream to add three times as much as the first. The smallest recent size is
     # used, since a model may keep some queries for a while.
     queries, sizes = make_queries(700), [len(pickle.dumps(model))]
@@ -132,7 +138,9 @@ def bounded_memory(model: Any) -> None:
         lately = []
         for query in queries[middle : middle + 100]:
             taught_by(model, [query])
-            lately.append(len(pickle.dumps(model)))
+            kept = sum(getattr(step, "_bytes_of_queries", 0) for step in steps_of(model))
+            assert kept <= _WINDOW, f"it keeps {kept} bytes of recent queries"
+            lately.append(len(pickle.dumps(model)) - kept)
         sizes.append(min(lately))
     first, second = sizes[1] - sizes[0], sizes[2] - sizes[1]
     assert second <= max(first / 2, 1024), f"300 queries added {first} bytes to the model, the next 300 another {second}"

@@ -1,5 +1,6 @@
 """The command line: the root, and its commands."""
 
+import importlib
 import sys
 from typing import Annotated, Any
 
@@ -7,22 +8,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 import online_rank
-from online_rank.cli.commands.backup import backup, restore
-from online_rank.cli.commands.compare import compare
-from online_rank.cli.commands.demo import demo
-from online_rank.cli.commands.evaluate import evaluate
-from online_rank.cli.commands.explain import explain
-from online_rank.cli.commands.export import export
-from online_rank.cli.commands.forget import forget
-from online_rank.cli.commands.fuse import fuse
-from online_rank.cli.commands.grades import grades
-from online_rank.cli.commands.rank import rank
-from online_rank.cli.commands.repair import repair
-from online_rank.cli.commands.serve import serve
-from online_rank.cli.commands.stream import stream
-from online_rank.cli.commands.train import train
-from online_rank.cli.commands.warm_up import warm_up
 from online_rank.cli.declaring import flag, grouped, value
+from online_rank.support.registry import COMMANDS
 
 
 class _PlainFlags:
@@ -83,8 +70,7 @@ def root(
         raise typer.Exit
 
 
-for _function in (
-    warm_up, demo, train, grades, rank, fuse, explain, export, evaluate, compare, stream, serve, forget, repair, backup,
-    restore,
-):  # fmt: skip
-    app.command(cls=_Command)(grouped(_function))
+for _module, _functions in COMMANDS.items():
+    _commands = importlib.import_module(f"online_rank.cli.commands.{_module}")
+    for _function in _functions:
+        app.command(cls=_Command)(grouped(getattr(_commands, _function)))

@@ -1,31 +1,32 @@
-"""`online-rank train --begin-with`: learning begins with the ranking of a model of LightGBM or XGBoost."""
+"""The models that `online-rank stream` and `serve` begin with, as their options describe them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable
 from typing import Any
 
-from online_rank.base import ranker_of
+from online_rank import ClickRidge, StreamQuantileMap
+from online_rank.cli.files import behind, histories_of, load_model
+from online_rank.cli.options import Service
+from online_rank.cli.positions import examination_in, met, with_examination
+from online_rank.cli.train import new_model
 
 
-def begun_with(file: str, ranker: Any, measure: str) -> Any:
-    """A blend of a ranker and of the trees in a file, on which half of the prior is."""
-    from online_rank import BlendRanker, FixedTrees
+def model_to_serve(options: Service, file: str | None, today: dict[Hashable, float] | None = None) -> Any:
+    """The model of a file, after the queries of `--reference`, or else a new one, with the examination of positions.
 
-    return BlendRanker([ranker, FixedTrees.from_file(file, measure=measure)], measure=measure, prior=(0.0, 0.5))
+    A new one learns from clicks around the ranking of `today` if its weights are given.
 
-
-def differences(file: str, model: Any, source: Any, files: Sequence[str]) -> Iterator[str]:
-    """Lines about features that trees of a model split by, and the files lack. Raises ValueError if no feature can match."""
-    trees = ranker_of(model).learners[1]
-    names = trees.feature_names
-    if source.is_letor and names is not None:
-        raise ValueError(f"--begin-with {file}: its features have names, {names[0]} ...; those of LETOR text have numbers")
-    if source.is_letor:
-        return
-    if names is None:
-        raise ValueError(
-            f"--begin-with {file}: its features have no names, and those of {files[0]} do: train it with names "
-            "(feature_name= of LightGBM, feature_names= of XGBoost)"
-        )
-    lacking = [name for name in trees.used_features if name not in source.plan.features]
-    if lacking:
-        yield f"--begin-with {file}: {files[0]} lacks features of its splits, which count as missing: {', '.join(lacking)}"
+    Raises
+    ------
+    ValueError
+        Options do not fit the model.
+    OSError
+        A file cannot be read.
+    """
+    if file is not None:
+        model = load_model(file)
+        model = model if options.reference is None else met(model, options.reference)
+    else:
+        histories = histories_of(options.history, examination_in(options.examination))
+        begins = new_model(options.measure, options.ranker) if today is None else StreamQuantileMap() | ClickRidge(today)
+        model = behind(histories, begins)
+    return with_examination(model, options.examination, bool(options.events))

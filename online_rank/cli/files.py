@@ -6,16 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from online_rank.base import abilities_of
-from online_rank.storage.files import ModelFileError, load, require_replaceable
-from online_rank.storage.postgres import is_postgres
+from online_rank.storage.files import ModelFileError, is_postgres, load, require_replaceable
+from online_rank.support.registry import service
 
 
 def load_model(path: str) -> Any:
     """A model that ranks, from a file, or from the folder or database in which a service keeps its state, as it is now."""
     if os.path.isdir(path) or is_postgres(path):
-        from online_rank.serving.durable import read_service
-
-        return read_service(path).model
+        return service("read_service")(path).model
     model = load(path)
     if not hasattr(model, "predict_one"):
         raise ModelFileError(f"{path}: holds a {type(model).__name__}, not a model that ranks")

@@ -4,6 +4,7 @@ import json
 import logging
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 _log = logging.getLogger("online_rank")
@@ -51,7 +52,7 @@ def _message(formatter: logging.Formatter, record: logging.LogRecord) -> str:
     return f"{message}\n{formatter.formatException(record.exc_info)}" if record.exc_info else message
 
 
-def log_to_stderr(form: str = "text", level: str = "info") -> None:
+def log_to_stderr(form: str = "text", level: str = "info", *, of_request: Callable[[logging.LogRecord], bool]) -> None:
     """Write the log of this library, and of its HTTP server, to stderr.
 
     Parameters
@@ -60,11 +61,11 @@ def log_to_stderr(form: str = "text", level: str = "info") -> None:
         text or json.
     level
         The least level that is written: debug, info, warning or error.
+    of_request
+        Adds to a record the ids of the request that is answered (`serving.trace.add_trace`).
     """
-    from online_rank.serving.trace import add_trace
-
     handler = _Stderr()
-    handler.addFilter(add_trace)
+    handler.addFilter(of_request)
     handler.setFormatter(_Json() if form == "json" else _Lines())
     for name in ("online_rank", "uvicorn"):
         logger = logging.getLogger(name)

@@ -8,6 +8,7 @@ import typer
 
 from online_rank.arguments import seconds_of
 from online_rank.cli.declaring import flag, is_given, shown, value
+from online_rank.cli.events import events_of
 from online_rank.cli.logs import say
 from online_rank.cli.reading import Reading
 from online_rank.measures.table import listed
@@ -283,6 +284,17 @@ class Service(NamedTuple):
         str | None,
         value("FILE", "Queries, a line each as POST /rank takes them, from which the scaling of given weights is learned."),
     ] = None
+
+    @property
+    def events(self) -> dict[str, float]:
+        """What each event is worth. Raises ValueError for one that cannot be read."""
+        return events_of(self.event or ())
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """The times in seconds, by their names. Raises ValueError for one that cannot be read."""
+        given = {name: getattr(self, name) for name in ("remember", "wait", "clock_skew", "feedback_window")}
+        return {name: seconds_of(time, f"--{name.replace('_', '-')}") for name, time in given.items() if time is not None}
 
 
 class Place(NamedTuple):

@@ -9,7 +9,6 @@ from typing import Any
 
 from online_rank.base import ranker_of, steps_of
 from online_rank.rankers import ClickPerceptron, ExaminedRanker
-from online_rank.serving.protocol import RankingService
 
 ESTIMATED, NONE = "estimated", "none"
 #: The examination if positions do not matter.
@@ -59,9 +58,9 @@ def met(model: Any, reference: str) -> Any:
     return model
 
 
-def how_it_serves(service: RankingService, events: Sequence[str]) -> list[str]:
-    """What a service shows, how much of the greedy DCG that keeps, and what feedback it can learn from, in lines."""
-    ranker, challenge = ranker_of(service.model), service.challenge
+def how_it_serves(model: Any, challenge: Any, events: Sequence[str]) -> list[str]:
+    """What a service shows with a model and a challenge, how much of the greedy DCG that keeps, and what it learns from."""
+    ranker = ranker_of(model)
     kinds = f" and events ({', '.join(events)})" if events else ""
     if not ranker.abilities.draws:
         corrected = ", as if positions did not matter" if events else ""

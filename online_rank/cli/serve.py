@@ -59,7 +59,7 @@ def make_app(make: Callable[[], RankingService], place: Place) -> Any:
     for model in models.open_models.values():
         say_where_it_goes_on(model.durable)
     example = models.example()
-    for line in how_it_serves(example, [*((example.plan and example.plan.events) or {})]):
+    for line in how_it_serves(example.model, example.challenge, [*((example.plan and example.plan.events) or {})]):
         say(line)
     return _over(models, place)
 

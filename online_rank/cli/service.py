@@ -9,15 +9,10 @@ from typing import Any
 
 import typer
 
-from online_rank import ClickRidge, StreamQuantileMap
-from online_rank.arguments import seconds_of
+from online_rank.cli.beginning import model_to_serve
 from online_rank.cli.declaring import is_given
-from online_rank.cli.events import events_of
-from online_rank.cli.files import behind, histories_of, load_model
 from online_rank.cli.logs import say
 from online_rank.cli.options import Service
-from online_rank.cli.positions import examination_in, met, with_examination
-from online_rank.cli.train import new_model
 from online_rank.limits import is_id
 from online_rank.serving import Challenge, FeedbackPlan
 from online_rank.serving.challenge import SURE, from_today
@@ -64,43 +59,31 @@ def maker(service: Service, today: str | None = None, keep: float = 0.98) -> Cal
     With `today`, the ranking by this feature serves within the budget `keep` until the model is better; a minus before
     the name means that less is better.
     """
-    events = events_of(service.event or ())
-
-    def loaded(path: str) -> Any:
-        model = load_model(path)
-        model = model if service.reference is None else met(model, service.reference)
-        return with_examination(model, service.examination, bool(events))
-
     field = (today or "").removeprefix("-")
     by_field: dict[Hashable, float] = {field: 1.0 if field == today else -1.0}
     challenge = None
     if service.challenger is not None:
         challenge = Challenge(
-            loaded(service.challenger), origin=_digest(service.challenger, service.examination), promote_at=SURE
+            model_to_serve(service, service.challenger),
+            origin=_digest(service.challenger, service.examination),
+            promote_at=SURE,
         )
-    origin = None
-    if service.model is not None:
-        model, origin = loaded(service.model), _digest(service.model, service.examination)
-    else:
-        histories = histories_of(service.history, examination_in(service.examination))
-        begins = new_model(service.measure, service.ranker) if today is None else StreamQuantileMap() | ClickRidge(by_field)
-        model = behind(histories, begins)
-        model = with_examination(model, service.examination, bool(events))
+    model = model_to_serve(service, service.model, None if today is None else by_field)
+    origin = None if service.model is None else _digest(service.model, service.examination)
     if today is not None:
         model, challenge = from_today(by_field, model, keep=keep)
         challenge.origin, origin = origin, None
-    plan = None
+    seconds, plan = service.seconds, None
     if service.feedback_window is not None:
-        window = seconds_of(service.feedback_window, "--feedback-window")
-        plan = FeedbackPlan(window=window, events=events)
+        plan = FeedbackPlan(window=seconds["feedback_window"], events=service.events)
 
     def make() -> RankingService:
         return RankingService(
             copy.deepcopy(model),
             measure=service.measure,
-            wait=seconds_of(service.wait, "--wait"),
+            wait=seconds["wait"],
             wait_bytes=service.wait_bytes,
-            clock_skew=seconds_of(service.clock_skew, "--clock-skew"),
+            clock_skew=seconds["clock_skew"],
             origin=origin,
             challenge=copy.deepcopy(challenge),
             plan=plan,

@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 
-from online_rank.arguments import seconds_of
 from online_rank.cli.files import check_outputs
 from online_rank.cli.logs import say
 from online_rank.cli.options import Service
@@ -26,7 +25,7 @@ def run(service: RankingService, options: Service, place: str | None, max_reques
     """Serve until the input ends, then write the model to `place`; a longer line than `max_request` is refused."""
     check_outputs([], save=place, checkpoint=None if is_postgres(options.checkpoint) else options.checkpoint)
     sys.stdout.flush()
-    remember = seconds_of(options.remember, "--remember")
+    remember = options.seconds["remember"]
     durable = DurableService(service, options.checkpoint, options.every, options.replace_model, remember)
     say_where_it_goes_on(durable)
     with contextlib.closing(durable) as state:

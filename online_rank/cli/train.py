@@ -16,7 +16,7 @@ from online_rank.base.signs import signs_of_columns
 from online_rank.bounds import certificate_of
 from online_rank.bounds.account_run import keeps_account
 from online_rank.cli.advice import LOOKED_AT, advice
-from online_rank.cli.beginning import begun_with, differences
+from online_rank.cli.begin_with import begun_with, differences
 from online_rank.cli.evaluate import measure_files
 from online_rank.cli.files import behind, check_outputs, declared, histories_of
 from online_rank.cli.options import Checkpoints, Measuring, Output
@@ -24,9 +24,8 @@ from online_rank.cli.printing import RANDOM, measured, table
 from online_rank.cli.reading import NO_GRADES, warnings_as_lines
 from online_rank.cli.settings import Made, Settings
 from online_rank.evaluate import Trace, progressive
-from online_rank.storage.checkpoint import CheckpointDirectory
+from online_rank.storage import CheckpointDirectory, CheckpointError
 from online_rank.storage.files import save
-from online_rank.storage.folder import CheckpointError
 from online_rank.stream.plan import n_features_of
 from online_rank.support.progress import progress
 

@@ -102,7 +102,8 @@ def mix(models: Sequence[Any], base: Any = None) -> Any:
     mixed = copy.deepcopy(base)
     for step, before, *shards in zip(steps_of(mixed), steps_of(base), *map(steps_of, models), strict=True):
         if abilities_of(step).learns:
-            step._meet_features_of(shards)
+            if step._reader is not None:
+                step._reader.meet_features_of(step, shards)
             step._mix(shards, before)
     return mixed
 

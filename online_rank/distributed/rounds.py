@@ -9,9 +9,8 @@ from dataclasses import astuple
 from typing import Any, NamedTuple
 
 from online_rank.distributed.mixing import learn_shard, mix, require_mixable
-from online_rank.storage.checkpoint import CheckpointDirectory
+from online_rank.storage import CheckpointDirectory, CheckpointError
 from online_rank.storage.files import from_bytes, to_bytes
-from online_rank.storage.folder import CheckpointError
 from online_rank.storage.tree import adopt, settings_of
 from online_rank.support.progress import progress
 

@@ -16,8 +16,7 @@ from online_rank.evaluate.together import Together, lessons
 from online_rank.evaluate.trace import Comparison, Trace
 from online_rank.intervals.losses import served_loss
 from online_rank.query.feedback import Feedback
-from online_rank.storage.checkpoint import CheckpointDirectory
-from online_rank.storage.folder import CheckpointError
+from online_rank.storage import CheckpointDirectory, CheckpointError
 from online_rank.storage.tree import adopt, settings_of
 from online_rank.support.progress import progress as shown_progress
 

@@ -103,7 +103,7 @@ class Together:
         X, y = (np.concatenate(parts) for parts in zip(*items, strict=True))
         block = Block(X, y, offsets, np.ones(len(items)))
         due = [t + 1 for t in range(len(items)) if (n_queries + t + 1) % spacing == 0 or t == len(items) - 1]
-        if not self._model._fits(block):
+        if not self._model._takes_in_turn(block):
             return None
         try:
             with lock_of(self._model), all_or_nothing(self._model, *self._metrics.values()):

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from online_rank.base import serving_steps
-from online_rank.base.asked import as_numbers, read_for
 from online_rank.base.form import Form, Trees
+from online_rank.base.reader import as_numbers, read_for
 from online_rank.export.ensembles import ZERO_FILLED, as_trees
 from online_rank.export.reading import Names, Prepared, prepared
 from online_rank.export.table import TARGETS
@@ -91,7 +91,7 @@ def _raw(model: Any, form: Form, x: Any) -> np.ndarray:
     block, known = read_for(model, x), form.names
     for step in serving_steps(model):
         if getattr(step, "n_features", 0) == form.n_features and getattr(step, "feature_names", None) == known:
-            X = (block if step._fits(block) else step._align(block)).X
+            X = (block if step._reader.fits(step, block) else step._reader.align(step, block)).X
             return np.asarray(X if isinstance(X, np.ndarray) else X.toarray(), dtype=np.float64)
     # The first steps learn nothing, and know no names.
     block = as_numbers(block) if type(block.X) is list else block

@@ -33,6 +33,6 @@ References
 
 from online_rank.intervals.betting import mean_interval
 from online_rank.intervals.losses import Interval, LossInterval
-from online_rank.intervals.paired import PairedLosses
+from online_rank.intervals.paired import Difference, PairedLosses
 
-__all__ = ["Interval", "LossInterval", "PairedLosses", "mean_interval"]
+__all__ = ["Difference", "Interval", "LossInterval", "PairedLosses", "mean_interval"]

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from online_rank.base.anatomy import Abilities
-from online_rank.base.columns import QueryEstimator, as_array
+from online_rank.base.reader import as_array, own_names
 from online_rank.base.schema import Schema
-from online_rank.base.transformer import QueryTransformer
+from online_rank.base.transformer import FeatureTransformer, QueryTransformer
 from online_rank.query import Block, document_name, require_finite, with_features
 
 
-class ColumnTransformer(QueryEstimator, QueryTransformer):
+class ColumnTransformer(FeatureTransformer):
     """A transformer whose state has a column for each feature; it makes one or more columns of each feature."""
 
     #: An attribute, since a pipeline asks for it at each query.
@@ -44,7 +44,7 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
         """The transformed queries; `has_own_names` says whether their names stand for columns as they are."""
         names = aligned.names
         if names is not None:
-            names = names_made(self, names if has_own_names else self._own_names())
+            names = names_made(self, names if has_own_names else own_names(self))
         return with_features(aligned, X, names)
 
     _asks_blocks = True
@@ -58,7 +58,7 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
         return with_features(asked, before, asked.names), with_features(block, after, block.names)
 
     def _learn_block(self, block: Block) -> Block:
-        aligned = block if self._fits(block) else self._align(block, grow=True)
+        aligned = block if self._reader.fits(self, block) else self._reader.align(self, block, grow=True)
         # Aligned features are in a new array, which may be overwritten.
         out = aligned.X if self._maps_numbers and aligned.X is not block.X else self._room(aligned.X)
         if (done := self._learn_transform(aligned, out)) < len(block.w):
@@ -66,7 +66,7 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
         return self._made(aligned, out, aligned is block)
 
     def _transform_block(self, block: Block) -> Block:
-        aligned = block if self._fits(block) else self._align(block)
+        aligned = block if self._reader.fits(self, block) else self._reader.align(self, block)
         require_finite(block)
         if not self._n_features:
             out = self._room(as_array(block.X, self))

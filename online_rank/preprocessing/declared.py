@@ -10,9 +10,8 @@ import numpy as np
 
 from online_rank.arguments import flag
 from online_rank.base.anatomy import Abilities
-from online_rank.base.asked import as_numbers
-from online_rank.base.columns import as_array
 from online_rank.base.form import Layer
+from online_rank.base.reader import as_array, as_numbers
 from online_rank.base.schema import Schema
 from online_rank.base.transformer import QueryTransformer
 from online_rank.query import Block, document_name, with_features

@@ -10,8 +10,8 @@ import numpy as np
 from river import base
 
 from online_rank.base.anatomy import Abilities
-from online_rank.base.columns import as_array
 from online_rank.base.names import Columns
+from online_rank.base.reader import as_array
 from online_rank.base.schema import Schema
 from online_rank.base.step import QueryStep
 from online_rank.base.transformer import QueryTransformer

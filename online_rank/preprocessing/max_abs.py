@@ -7,15 +7,15 @@ import numpy as np
 from online_rank._kernels import preprocessing as dense
 from online_rank._kernels import sparse
 from online_rank.base.anatomy import Abilities
-from online_rank.base.columns import QueryEstimator
 from online_rank.base.form import Layer, Scale
 from online_rank.base.lock import locked
+from online_rank.base.reader import Reader, by_name, find, with_names
 from online_rank.base.schema import Array, Schema
-from online_rank.base.transformer import QueryTransformer
+from online_rank.base.transformer import FeatureTransformer
 from online_rank.query import Block, SparseRows, require_finite
 
 
-class MaxAbsStreamScaler(QueryEstimator, QueryTransformer):
+class MaxAbsStreamScaler(FeatureTransformer):
     r"""Divide each feature by its largest absolute value in the stream so far, in one pass and without centring.
 
     With :math:`a_j = \max |x_{ij}|` over all documents so far, this query's included, a value x becomes x / a_j, which lies in
@@ -39,7 +39,7 @@ class MaxAbsStreamScaler(QueryEstimator, QueryTransformer):
 
     _schema = Schema(_largest=Array("d", low=0.0, spare=True))
 
-    _touched_only = "_largest"
+    _reader = Reader(touched_only="_largest")
 
     _lets_leave = True
 
@@ -54,7 +54,7 @@ class MaxAbsStreamScaler(QueryEstimator, QueryTransformer):
     @locked
     def largest(self) -> np.ndarray | dict:
         """The largest absolute value of each feature: an array of shape (d,), or a dict for features with names."""
-        return self._by_name(self._largest[: self._n_features])
+        return by_name(self, self._largest[: self._n_features])
 
     _rises = True
 
@@ -73,9 +73,9 @@ class MaxAbsStreamScaler(QueryEstimator, QueryTransformer):
         return (Scale(np.zeros(len(factors)), factors),)
 
     def _learn_block(self, block: Block) -> Block:
-        block = self._with_names(block)
-        self._meet(block)
-        columns = self._find(block) if block.n_documents else None
+        block = with_names(self, block)
+        self._reader.meet(self, block)
+        columns = find(self, block) if block.n_documents else None
         # The largest values of the block's own features, in their order.
         largest = self._largest if columns is None else self._largest[columns]
         out = _divided(block, largest, True)
@@ -84,8 +84,8 @@ class MaxAbsStreamScaler(QueryEstimator, QueryTransformer):
         return block._replace(X=out)
 
     def _transform_block(self, block: Block) -> Block:
-        block = self._with_names(block)
-        columns = self._find(block) if block.n_documents else None
+        block = with_names(self, block)
+        columns = find(self, block) if block.n_documents else None
         if columns is None:
             largest = self._largest if self._n_features else np.zeros(block.X.shape[1])
         else:

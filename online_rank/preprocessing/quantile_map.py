@@ -3,7 +3,7 @@
 import copy
 import functools
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -312,9 +312,9 @@ class StreamQuantileMap(ColumnTransformer):
         """Whether it learns one part of a stream, and keeps the sketches that it began with, in the columns of then."""
         return len(self._base_points) > 0
 
-    def _let_leave(self, names: Iterable[Hashable], n: int) -> None:
-        if not self.is_shard:
-            super()._let_leave(names, n)
+    @property
+    def _holds_features(self) -> bool:
+        return self.is_shard
 
     def _keep_only(self, kept: np.ndarray) -> None:
         super()._keep_only(kept)
@@ -345,7 +345,7 @@ class StreamQuantileMap(ColumnTransformer):
     def _transform_block(self, block: Block) -> Block:
         if self._passes:
             return self._passed(block)
-        if self._n_features and self._fits(block):
+        if self._n_features and self._reader.fits(self, block):
             out = self._room(block.X)
             if self._transform(block.X, block.offsets, out):
                 return self._made(block, out, True)
@@ -582,8 +582,8 @@ class StreamQuantileMap(ColumnTransformer):
                 )
             shard = copy.copy(given)
             shard._join_all()
-            points = np.ascontiguousarray(self._placed_from(shard, np.ascontiguousarray(shard._points.T)).T)
-            sizes, masses = (self._placed_from(shard, values[None])[0] for values in (shard._sizes, shard._masses))
+            points = np.ascontiguousarray(self._reader.placed_from(self, shard, np.ascontiguousarray(shard._points.T)).T)
+            sizes, masses = (self._reader.placed_from(self, shard, values[None])[0] for values in (shard._sizes, shard._masses))
             kernels.join_sketches(self._points, self._sizes, self._masses, self._draw(), points, sizes, masses)
             if self._lacking is not None:
                 self._lacking = self._lacking + shard._own_lacking()

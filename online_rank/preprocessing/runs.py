@@ -9,7 +9,7 @@ import numpy as np
 
 from online_rank import arguments
 from online_rank.base.anatomy import Abilities
-from online_rank.base.columns import require_array_room
+from online_rank.base.reader import require_array_room
 from online_rank.base.schema import Schema
 from online_rank.base.transformer import QueryTransformer
 from online_rank.query import Block, Retrieved, require_finite

@@ -10,6 +10,7 @@ from online_rank._kernels import preprocessing as kernels
 from online_rank.base.form import Layer, Scale
 from online_rank.base.growth import with_zeros
 from online_rank.base.lock import locked
+from online_rank.base.reader import by_name
 from online_rank.base.schema import Array, Count, Schema
 from online_rank.preprocessing._columns import ColumnTransformer
 from online_rank.query import Block
@@ -71,13 +72,13 @@ class StreamScaler(ColumnTransformer):
     @locked
     def means(self) -> np.ndarray | dict:
         """Mean of each feature: an array of shape (d,), or a dict for features with names."""
-        return self._by_name(self._mean)
+        return by_name(self, self._mean)
 
     @property
     @locked
     def variances(self) -> np.ndarray | dict:
         """Variance (divisor n) of each feature: an array of shape (d,), or a dict for features with names."""
-        return self._by_name(self._m2 / max(self._count, 1))
+        return by_name(self, self._m2 / max(self._count, 1))
 
     _rises = True
 
@@ -103,7 +104,7 @@ class StreamScaler(ColumnTransformer):
                 raise ValueError(f"StreamScaler of models[{k}] did not begin as a fork of base: its own documents are unknown")
             own = np.stack((shard._mean, shard._m2)) if shard._own is None else shard._own
             if n := shard._count - shard._count_before:
-                kernels.join(n, *self._placed_from(shard, own), self._count, self._mean, self._m2)
+                kernels.join(n, *self._reader.placed_from(self, shard, own), self._count, self._mean, self._m2)
                 self._count += n
         self._own, self._count_before = None, 0
 

@@ -26,6 +26,7 @@ from online_rank.query.blocks import query_offsets as query_offsets
 from online_rank.query.blocks import require_finite as require_finite
 from online_rank.query.blocks import single as single
 from online_rank.query.blocks import with_features as with_features
+from online_rank.query.columns import Columns
 from online_rank.query.feedback import Feedback
 from online_rank.query.feedback import as_feedback as as_feedback
 from online_rank.query.forms import ONE_QUERY as ONE_QUERY
@@ -48,6 +49,7 @@ __all__ = [
     "MAX_FEATURES",
     "MAX_GRADE",
     "Block",
+    "Columns",
     "Feedback",
     "Retrieved",
     "Runs",

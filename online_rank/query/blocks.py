@@ -124,8 +124,8 @@ def with_features(block: Block, X: Any, names: tuple[Hashable, ...] | None) -> B
     return _new(Block, (X, *block[1:5], names, *block[6:]))
 
 
-def with_feedback(block: Block, y: Any, w: np.ndarray, served: np.ndarray | None) -> Block:
-    """The same queries with feedback, weights, and the scores that they were served with."""
+def with_feedback(block: Block, y: Any, w: np.ndarray = ONE, served: np.ndarray | None = None) -> Block:
+    """The same queries with feedback, weights, and the scores that they were served with; a query has weight 1."""
     X, _, offsets, _, ids, names, _, *others = block
     return _new(Block, (X, y, offsets, w, ids, names, served, *others))
 

@@ -1,9 +1,9 @@
 """Rankers: models that rank the documents of a query and learn from feedback, one query at a time."""
 
 from online_rank.support.lazy import lazily
-from online_rank.support.registry import TOP_LEVEL
+from online_rank.support.registry import classes
 
-_HOME = {name: home.partition(".")[2] for name, home in TOP_LEVEL.items() if home.startswith("rankers.") and name[0].isupper()}
+_HOME = {name: home.removeprefix("rankers.") for name, home in classes().items() if home.startswith("rankers.")}
 
 __all__ = [*_HOME]
 

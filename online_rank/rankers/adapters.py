@@ -11,7 +11,6 @@ from river import base
 from online_rank import arguments
 from online_rank.base import Ranker
 from online_rank.base.draws import counted_generator
-from online_rank.base.undo import Undo, record
 from online_rank.measures.learned import measure as parse_measure
 from online_rank.query import MAX_GRADE, Block
 
@@ -43,9 +42,9 @@ class _RiverRanker(Ranker):
     def _teach(self, X: np.ndarray, y: np.ndarray, weight: dict[str, float]) -> None:
         """Learn from one query; `weight` holds further arguments for the river model's `learn_one`."""
 
-    def _record(self, log: list[Undo], block: Any = None) -> None:
-        super()._record(log, block)
-        record(log, self.model)
+    @property
+    def _parts(self) -> list[Any]:
+        return [self.model]
 
     def _grow(self, n_new: int) -> None:
         # The river model learns new features itself; no state is kept for them here.

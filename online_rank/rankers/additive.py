@@ -1,33 +1,38 @@
 """A learner with one curve for each feature."""
 
 import copy
-import functools
 import itertools
+import types
 import warnings
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from online_rank import arguments
 from online_rank._kernels import additive as kernels
-from online_rank._kernels import curves
+from online_rank._kernels import beside, curves
 from online_rank._kernels.codes import ADAPTIVE, CAPPED_SQUARES, DOCUMENTS, MASS, ROOT
 from online_rank.base import Abilities, share_lock
+from online_rank.base.form import Blend, Form, Head, Layer
 from online_rank.base.growth import grown_triangle, with_zeros
 from online_rank.base.halving import halved
 from online_rank.base.lock import locked
+from online_rank.base.reader import own_names
 from online_rank.base.schema import Array, Count, Derived, Nested, Real, Schema
 from online_rank.base.undo import Undo, record, record_state
 from online_rank.measures.learned import discounts
 from online_rank.measures.learned import measure as parse_measure
 from online_rank.measures.own import is_own
 from online_rank.preprocessing import StreamQuantileMap
-from online_rank.query import Block, with_features
+from online_rank.query import Block, single, with_features
 from online_rank.query.levels import is_level
-from online_rank.rankers.curved import ALONE, MEMBERS, CurvedRanker, as_read, n_curves
+from online_rank.rankers import hedge
+from online_rank.rankers.curved import ALONE, MEMBERS, CurvedRanker, as_read, n_curves, room_for_rows
 from online_rank.rankers.fading import factor_of, left_after
-from online_rank.rankers.hedge import LEAST, HedgeAccount, Hedged, opening
+from online_rank.rankers.growing_trees import GrowingTrees, HedgeOfTrees
+from online_rank.rankers.hedge import LEAST, HedgeAccount, opening
+from online_rank.rankers.leaf_tables import form_of_leaves, mapped_for_trees, shares_of_leaves
 from online_rank.rankers.mixed import mix
 from online_rank.rankers.perceptron import PerceptronRanker
 from online_rank.rankers.signs import checked_signs, require_in_array, signs_of_columns
@@ -50,13 +55,15 @@ _IN_QUERIES = (None, None)
 _OPEN = -4
 #: It warns when it has this many curves.
 _MANY_CURVES = 1000
+#: The most trees.
+_MOST_TREES = 10_000
 _HINT = (
     "AdditiveRanker has 1,000 features and learns a curve of each, which takes time and 4 MB; if they are words, give it "
     'texts: BlendRanker([AdditiveRanker(), HashedFeatures(text=("title",), others=False) | PerceptronRanker()])'
 )
 
 
-class AdditiveRanker(Hedged, CurvedRanker):
+class AdditiveRanker(CurvedRanker):
     r"""Learns one curve for each feature; what it serves is their sum. It takes raw features.
 
     **Columns.** g is the normal score of a value among the values of the stream (the sketches of `StreamQuantileMap`), q the
@@ -146,6 +153,7 @@ class AdditiveRanker(Hedged, CurvedRanker):
         _n_served=Count(),
         _n_mixed=Count(),
         _at=Real(optional=True),
+        _trees=Nested("GrowingTrees", optional=True),
     )
 
     _replaced = frozenset({"_config", "_keep", "_seconds", "_signs"})
@@ -155,10 +163,19 @@ class AdditiveRanker(Hedged, CurvedRanker):
     prior = None
     _candidates, _prior = _CANDIDATES, _PRIOR
 
+    fades, step, account = hedge.never_fades, hedge.step, hedge.account
+    candidates, candidate_losses = hedge.candidates, hedge.candidate_losses
+    candidate_prior = hedge.candidate_prior
+
     #: A feature takes about 4 kB.
     max_features = 1 << 14
 
     _lets_leave = True
+
+    _trees: GrowingTrees | None = None
+
+    #: Files of versions without trees are of learners without trees.
+    _earlier = types.MappingProxyType({"trees": 0})
 
     def __init__(
         self,
@@ -168,6 +185,7 @@ class AdditiveRanker(Hedged, CurvedRanker):
         relative: bool = True,
         max_levels: int = 100,
         signs: Mapping[Any, int] | None = None,
+        trees: int = 0,
         seed: int = 0,
     ) -> None:
         super().__init__()
@@ -179,11 +197,13 @@ class AdditiveRanker(Hedged, CurvedRanker):
         arguments.seed(seed)
         arguments.flag("relative", relative)
         arguments.integer("max_levels", max_levels, 1)
+        arguments.integer("trees", trees, 0, _MOST_TREES)
         self.measure = measure
         self.half_life = copy.copy(half_life)
         self.relative = relative
         self.max_levels = max_levels
         self.signs = checked_signs(signs)
+        self.trees = trees
         self.seed = seed
         self._measure = parse_measure(measure)
         self._config = np.array([*self._measure, ADAPTIVE, ROOT, _MARGIN, 1.0, 0.0, 0.0, relative], dtype=np.float64)
@@ -202,6 +222,7 @@ class AdditiveRanker(Hedged, CurvedRanker):
         self._account = opening()
         self._n_queries = self._n_served = self._n_mixed = 0
         self._at: float | None = None
+        self._trees = GrowingTrees() if trees else None
         self._derive()
         share_lock(self)
 
@@ -211,6 +232,8 @@ class AdditiveRanker(Hedged, CurvedRanker):
 
     def _derive(self) -> None:
         self._signs = np.zeros(0, dtype=np.int64)
+        if self._trees is not None:
+            self._trees.draw(self.seed, self._n_queries)
 
     def _abilities(self) -> Abilities:
         return Abilities(
@@ -251,6 +274,21 @@ class AdditiveRanker(Hedged, CurvedRanker):
         """The sum of the squared norms of these updates, and of twice their margins times their masses."""
         return float(self._numbers[CAPPED_SQUARES])
 
+    @property
+    @locked
+    def trees_beside(self) -> HedgeOfTrees | None:
+        """How curves and trees are blended, and what both have lost; None without trees.
+
+        `account`, `candidates` and their losses are those of the curves: of what they would serve alone.
+        """
+        return None if self._trees is None or self._linear is not None else self._trees.hedge
+
+    @property
+    @locked
+    def n_trees(self) -> int:
+        """How many trees there are beside the curves."""
+        return 0 if self._trees is None else self._trees.n_trees
+
     def _scales(self) -> np.ndarray:
         squares, weights = self._numbers[kernels.SCALES :].reshape(-1, 2).T
         return np.where(squares > 0.0, np.sqrt(squares / np.maximum(weights, 1.0)), 1.0)
@@ -280,17 +318,21 @@ class AdditiveRanker(Hedged, CurvedRanker):
         self._curvatures = with_zeros(self._curvatures, n_new)
         # Earlier documents lacked the new features; their standardised grades add up to 0.
         self._sums[before:, 0, 1, curves.POINTS] = documents
-        if levels := [before + k for k, name in enumerate(self._own_names()[before:]) if is_level(name)]:
+        if levels := [before + k for k, name in enumerate(own_names(self)[before:]) if is_level(name)]:
             # They did not have these levels: their value was 0, and so are g and q.
             self._front.were_zero(levels)
             self._sums[levels, 0, 1, curves.POINTS] = 0.0
             self._sums[levels, :, 1, curves.POINTS // 2 - 1 : curves.POINTS // 2 + 1] = documents / 2.0
         self._places = np.concatenate([self._places, np.full((n_new, 2), _OPEN)])
-        self._drawn = None
+        if self._trees is not None:
+            zero = np.zeros(n_new, dtype=bool)
+            zero[[j - before for j in levels]] = True
+            self._trees.add_features(zero)
+        self._answers = self._drawn = None
 
-    def _let_leave(self, names: Iterable[Hashable], n: int) -> None:
-        if self._linear is None and not self._front.is_shard:
-            super()._let_leave(names, n)
+    @property
+    def _holds_features(self) -> bool:
+        return self._linear is not None or self._front.is_shard
 
     def _keep_only(self, kept: np.ndarray) -> None:
         # The latest features may have no curves yet.
@@ -306,7 +348,9 @@ class AdditiveRanker(Hedged, CurvedRanker):
         self._pending = self._pending[columns]
         self._places = np.where(self._places >= 0, np.searchsorted(columns, self._places), self._places)
         self._signs = np.zeros(0, dtype=np.int64)
-        self._drawn = self._known_levels = self._read = None
+        if self._trees is not None:
+            self._trees.keep_only(kept)
+        self._answers = self._drawn = self._known_levels = self._read = None
 
     def _added(self, n_new: int) -> int:
         own = curves.N_COLUMNS * curves.N_MEMBERS + 4 * (curves.POINTS + 1) + 2 * min(self._n_features + n_new, _MOST_COLUMNS)
@@ -314,17 +358,16 @@ class AdditiveRanker(Hedged, CurvedRanker):
 
     def _record(self, log: list[Undo], block: Any = None) -> None:
         super()._record(log, block)
-        # A query that is refused may have brought levels.
-        log.append(functools.partial(setattr, self, "_known_levels", None))
-        record(log, self._front, block)
-        if self._linear is not None:
-            record(log, self._linear, block)
+        if self._trees is not None:
+            self._trees.record(log, block.n_documents if block is not None and len(block.w) == 1 else None, copied=True)
 
     def _recorded_for_one(self, log: list[Undo], block: Block) -> bool:
         if self._linear is not None:
             return False
         record_state(log, self, copied=False)
         record(log, self._front, block)
+        if self._trees is not None:
+            self._trees.record(log, None, copied=False)
         return True
 
     def _decide_places(self) -> None:
@@ -356,7 +399,7 @@ class AdditiveRanker(Hedged, CurvedRanker):
     def _decide_signs(self) -> None:
         if self.feature_names is None:
             require_in_array(self.signs, self._n_features)
-        self._signs = signs_of_columns(self.signs or {}, self._own_names())
+        self._signs = signs_of_columns(self.signs or {}, own_names(self))
 
     def _fork(self) -> None:
         for part in self._parts:
@@ -390,7 +433,8 @@ class AdditiveRanker(Hedged, CurvedRanker):
             return learned
         if block.X.dtype != np.float64:
             block = with_features(block, as_read(block.X), block.names)
-        self._drawn = None
+        if self._trees is None:
+            self._drawn = None
         if len(self._weights) != self._n_features:
             self._add_curves()
         if len(self._signs) != self._n_features:
@@ -408,6 +452,8 @@ class AdditiveRanker(Hedged, CurvedRanker):
 
     def _run_from(self, block: Block, t: int) -> int:
         """The end of a run of queries, from t on, during which the map of raw values stays the same."""
+        if self._trees is not None:
+            return t + 1
         stop = self._front.run_from(block.offsets, t)
         return stop if (block.w[t:stop] > 0.0).all() else t + 1
 
@@ -440,10 +486,11 @@ class AdditiveRanker(Hedged, CurvedRanker):
         self._n_served += n if len(served) else 0
         if block.at is not None:
             self._at = max(float(block.at.max()), -np.inf if latest is None else latest)
-        learned: int = kernels.learn(
+        given = (
             block.X, block.y, block.offsets, block.w, discounts(len(block.y)), self._config, table, learner, hedge, keep,
             served, self._read_before(table), rounds,
         )  # fmt: skip
+        learned: int = kernels.learn(*given) if self._trees is None else self._learn_beside(self._trees, given)
         if abs(learned) < n:
             left = n - abs(learned)
             self._n_queries -= left
@@ -452,9 +499,66 @@ class AdditiveRanker(Hedged, CurvedRanker):
                 self._at = max([*block.at[: abs(learned)].tolist(), *([] if latest is None else [latest])], default=None)
         return learned
 
+    @property
+    def _bytes_of_queries(self) -> int:
+        return 0 if self._trees is None else self._trees.bytes_of_queries
 
-#: No scores were served.
-_NONE = np.empty(0)
+    def _head(self) -> Head:
+        trees = self._trees
+        if trees is None or not trees.n_served or self._linear is not None:
+            return super()._head()
+        # Features that another ranker has met may have no curves yet.
+        n, names = n_curves(self), self.feature_names
+        names = None if names is None else names[:n]
+        curved = Form(names, n, tuple(super()._own_layers()), super()._head())
+        grown = Form(names, n, (mapped_for_trees(self._mapped()),), form_of_leaves(*trees.served()))
+        return Blend((curved, grown), np.array([trees.factor, 1.0]))
+
+    def _own_layers(self) -> Sequence[Layer]:
+        has_trees = self._trees is not None and self._trees.n_served and self._linear is None
+        return () if has_trees else super()._own_layers()
+
+    def _split(self, block: Block, a: int, b: int) -> tuple[Sequence[Hashable], np.ndarray, bool] | None:
+        told, trees = super()._split(block, a, b), self._trees
+        if told is None or trees is None or not trees.n_served:
+            return told
+        names, values, _ = told
+        X = (block.X if self._reader.fits(self, block) else self._reader.align(self, block).X)[[a, b]]
+        shares = shares_of_leaves(*trees.served(), self._rows_of(X), self._columns_of_features())
+        return names, trees.factor * values + shares, not shares.any()
+
+    def _rows_of(self, X: np.ndarray) -> curves.CurveRows:
+        return self._score_rows(X, single(len(X)), room_for_rows(n_curves(self), len(X)))[1]
+
+    def _learn_beside(self, trees: GrowingTrees, given: tuple[Any, ...]) -> int:
+        """Learn a query with curves and trees."""
+        trees.make_room(len(given[1]), self.trees)
+        drawn, answers = self._curves(), _NO_ANSWERS if self._answers is None else self._answers
+        self._drawn = self._answers = None
+        learned: int = beside.learn(*given, drawn, answers, *trees.state(), trees.limits(self.trees))
+        return learned
+
+    def _score_queries(self, X: Any, offsets: np.ndarray) -> np.ndarray:
+        trees = self._trees
+        if trees is None or self._linear is not None:
+            return super()._score_queries(X, offsets)
+        if len(offsets) > 2:
+            if not trees.n_served:
+                return super()._score_queries(X, offsets)
+            pairs = itertools.pairwise(offsets.tolist())
+            return np.concatenate([self._score_queries(X[a:b], single(b - a)) for a, b in pairs])
+        scores, rows = self._score_rows(X, offsets, room_for_rows(n_curves(self), len(X)))
+        answers = np.empty((2, len(X)))
+        answers[0] = scores
+        if trees.n_served:
+            trees.add_to(rows, scores)
+        answers[1] = scores
+        self._answers = answers
+        return scores
+
+
+#: No scores were served, or answered.
+_NONE, _NO_ANSWERS = np.empty(0), np.empty((2, 0))
 
 
 def _factors(half_life: Any) -> tuple[np.ndarray, tuple[float | None, ...]]:

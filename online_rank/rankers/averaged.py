@@ -1,4 +1,4 @@
-"""Base classes of rankers that average their weights, and of linear rankers."""
+"""Weights and their averages, and the base class of linear rankers."""
 
 import copy
 import warnings
@@ -16,6 +16,7 @@ from online_rank.base.form import Head, Linear
 from online_rank.base.growth import with_zeros
 from online_rank.base.halving import halved
 from online_rank.base.lock import locked
+from online_rank.base.reader import Reader, columns_of, own_names
 from online_rank.base.schema import Array, Derived, FeaturesWhere, Schema
 from online_rank.query import Block, SparseRows
 from online_rank.query.sparse import as_rows
@@ -41,29 +42,39 @@ _SCALE_HINT = (
 )
 
 
-class AveragedRanker(Ranker):
-    """A ranker with weights that learn and weights that serve rankings: their average, or the same.
+def _served(ranker: Any) -> np.ndarray:
+    return ranker._average if ranker._averages else ranker._weights
+
+
+#: The weights that serve rankings: a property of rankers with weights that learn, and an average of them if they average.
+served = property(_served)
+
+
+def begin_to_average(ranker: Any, half_life: float | None, n_counters: int) -> None:
+    """Give a ranker weights that learn, and an average of them unless `half_life` is 0.
 
     Its kernel keeps the effective number of averaged weight vectors in `_counters[0]`.
     """
-
-    _schema = Schema(_averages=Derived())
-
-    half_life: Any = 0
-
-    def __init__(self, half_life: float | None, n_counters: int) -> None:
-        super().__init__()
-        self._averages = half_life != 0
-        self._weights = np.empty(0)
-        self._average = np.empty(0)
-        self._counters = np.zeros(n_counters)
-
-    @property
-    def _served(self) -> np.ndarray:
-        return self._average if self._averages else self._weights
+    ranker._averages = half_life != 0
+    ranker._weights, ranker._average = np.empty(0), np.empty(0)
+    ranker._counters = np.zeros(n_counters)
 
 
-class LinearRanker(AveragedRanker):
+class RowReader(Reader):
+    """Reads features for linear weights, which become rows with the first sparse query, and are rows from then on."""
+
+    def fits(self, step: Any, block: Block) -> bool:
+        """As for every reader; the first sparse query does not fit, since it converts the state to rows."""
+        return (step._rows is not None or type(block.X) is np.ndarray) and super().fits(step, block)
+
+    def touched(self, step: Any, block: Block) -> np.ndarray | None:
+        """As for every reader; a lazy average with decay moves its reference once in 400 half-lives, which changes all rows."""
+        rounds = step._counters[SINCE_REFERENCE] + len(block.w) + 2.0
+        moves = step._decay < 1.0 and rounds > 400.0 * step.half_life
+        return None if moves else super().touched(step, block)
+
+
+class LinearRanker(Ranker):
     """A ranker whose scores are linear in the features.
 
     Its state is two arrays (d,), or, from the first sparse query on, one array with a row for each feature (`_kernels.sparse`),
@@ -71,14 +82,22 @@ class LinearRanker(AveragedRanker):
     """
 
     _schema = Schema(
+        _averages=Derived(),
         _rows=Array("d", "_row_width", spare=True, optional=True),
         _weights=Array(FeaturesWhere(lambda ranker: ranker._rows is None)),
         _average=Array(FeaturesWhere(lambda ranker: ranker._averages and ranker._rows is None)),
     )
 
-    _touched_only = "_rows"
+    _reader = RowReader(touched_only="_rows")
+    _served = served
+    _averages: bool
+    _weights: np.ndarray
+    _average: np.ndarray
+    _counters: np.ndarray
 
     _lets_leave = True
+
+    half_life: Any = 0
 
     #: Number of columns of `_rows`.
     _row_width = sparse.OPTIMIZER
@@ -90,7 +109,8 @@ class LinearRanker(AveragedRanker):
     _rule_beginning: Mapping[str, float] = {}
 
     def __init__(self, half_life: float | None, n_counters: int) -> None:
-        super().__init__(half_life, n_counters)
+        super().__init__()
+        begin_to_average(self, half_life, n_counters)
         self._rows: np.ndarray | None = None
 
     @classmethod
@@ -127,7 +147,7 @@ class LinearRanker(AveragedRanker):
         arguments.number("strength", strength, above=0)
         names, values = as_weights(weights)
         model = cls(**parameters)
-        model._extend(names, 0 if names else len(values))
+        model._reader.extend(model, names, 0 if names else len(values))
         model._begin_with(values, strength)
         return model
 
@@ -180,7 +200,7 @@ class LinearRanker(AveragedRanker):
         if self._columns is None:
             require_in_array(self.signs, self._n_features)
         names = tuple(self.signs or ())
-        columns, signs = self._columns_of(names), np.array(list((self.signs or {}).values()), dtype=np.float64)
+        columns, signs = columns_of(self, names), np.array(list((self.signs or {}).values()), dtype=np.float64)
         return columns[columns >= 0], signs[columns >= 0]
 
     def _warn_of_unknown_signs(self, columns: np.ndarray) -> None:
@@ -195,7 +215,7 @@ class LinearRanker(AveragedRanker):
 
     def _check_state(self) -> None:
         """Raise ValueError if a weight that learns has the wrong sign."""
-        wrong = against_signs(self.signs, self._own_names(), self.weights)
+        wrong = against_signs(self.signs, own_names(self), self.weights)
         if wrong is not None:
             name, weight = wrong
             raise ValueError(f"weights: {name!r} has weight {weight:g}, but signs={{{name!r}: {(self.signs or {})[name]}}}")
@@ -240,7 +260,7 @@ class LinearRanker(AveragedRanker):
         weights, counters = np.zeros(self._n_features), base._counters.copy()
         served, share = [], 1.0 / len(shards)
         for shard in shards:
-            learned, its_average = self._placed_from(shard, np.stack((shard.weights, shard.served_weights)))
+            learned, its_average = self._reader.placed_from(self, shard, np.stack((shard.weights, shard.served_weights)))
             weights += share * learned
             served.append(its_average)
             counters += shard._counters - base._counters
@@ -266,7 +286,9 @@ class LinearRanker(AveragedRanker):
         # The sum of the vectors, and their number behind it.
         sums = [shard._counters[AVERAGED] * np.append(own, 1.0) for shard, own in zip(shards, served, strict=True)]
         if self._decay == 1.0:
-            before = base._counters[AVERAGED] * np.append(self._placed_from(base, base.served_weights[None])[0], 1.0)
+            before = base._counters[AVERAGED] * np.append(
+                self._reader.placed_from(self, base, base.served_weights[None])[0], 1.0
+            )
             mixed = sum((own - before for own in sums), before)
         else:
             mixed = sum((1.0 / len(shards) * own for own in sums), np.zeros(self._n_features + 1))
@@ -314,16 +336,6 @@ class LinearRanker(AveragedRanker):
             rows[:, sparse.LAZY] = (self._weights - self._average / scale) / shift
         elif self._averages and self._decay < 1.0:
             rows[:, sparse.LAZY] = self._weights / self._decay
-
-    def _fits(self, block: Block) -> bool:
-        # The first sparse query converts the state to rows.
-        return (self._rows is not None or type(block.X) is np.ndarray) and super()._fits(block)
-
-    def _touched(self, block: Block) -> np.ndarray | None:
-        # A lazy average with decay moves its reference once in 400 half-lives, which changes all rows.
-        rounds = self._counters[SINCE_REFERENCE] + len(block.w) + 2.0
-        moves = self._decay < 1.0 and rounds > 400.0 * self.half_life
-        return None if moves else super()._touched(block)
 
     def _linear_weights(self, columns: Any = slice(None)) -> np.ndarray:
         return self._served[columns] if self._rows is None else self._served_in(self._rows[: self._n_features][columns])

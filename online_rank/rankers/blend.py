@@ -3,11 +3,10 @@
 import copy
 import itertools
 import math
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, cast
 
 import numpy as np
-from river import base
 
 from online_rank._kernels import blend as kernels
 from online_rank._kernels import curves
@@ -21,24 +20,26 @@ from online_rank.base.draws import counted_generator
 from online_rank.base.explain import shares_of_features
 from online_rank.base.form import Blend, Curves, Form, Head, Linear
 from online_rank.base.lock import locked
+from online_rank.base.reader import own_names
 from online_rank.base.rounds import largest_norm
 from online_rank.base.schema import Array, Count, Derived, ListOf, Nested, Schema
 from online_rank.measures.learned import discounts
 from online_rank.measures.learned import measure as parse_measure
-from online_rank.query import Block, SparseRows, feature_dicts, single, with_features
+from online_rank.query import Block, SparseRows, single
 from online_rank.query.levels import is_level
+from online_rank.rankers import fading, hedge
 from online_rank.rankers.additive import AdditiveRanker
 from online_rank.rankers.boosted import REACH, BoostedRanker
 from online_rank.rankers.curved import as_read, n_curves
-from online_rank.rankers.fading import FadingRanker
-from online_rank.rankers.hedge import BUDGET, LEAST, HedgeAccount, Hedged, choose, opening, shares_of
+from online_rank.rankers.hedge import BUDGET, LEAST, HedgeAccount, choose, opening, shares_of
+from online_rank.rankers.leaf_tables import within_reach
 from online_rank.rankers.nested import NestedRanker, first_step, require_model
 
 _MAX_CANDIDATES = 2000
 _LARGEST_NORM = Round._fields.index("largest_norm")
 
 
-class BlendRanker(Hedged, FadingRanker, NestedRanker):
+class BlendRanker(NestedRanker):
     r"""Rank by a convex blend of rankers, weighted by how well the candidate blends have ranked so far.
 
     The scores of each ranker are divided by a running scale, the mean of their deviations within queries, of which older ones
@@ -109,7 +110,20 @@ class BlendRanker(Hedged, FadingRanker, NestedRanker):
     array([0.52, 0.48])
     """
 
+    _combines = True
+
+    step, account, candidates = hedge.step, hedge.account, hedge.candidates
+    candidate_losses, candidate_prior = hedge.candidate_losses, hedge.candidate_prior
+
+    #: Older files lack it.
+    _at: float | None = None
+
+    half_life: float | str | None
+    _keep: float
+    _seconds: float | None
+
     _schema = Schema(
+        **fading.STATE,
         _measure=Derived(),
         _candidates=Derived(),
         _prior=Derived(),
@@ -147,7 +161,7 @@ class BlendRanker(Hedged, FadingRanker, NestedRanker):
         if math.comb(grid + len(chosen) - 1, grid) > _MAX_CANDIDATES:
             raise ValueError(f"grid is {grid}: with {len(chosen)} rankers that makes more than {_MAX_CANDIDATES} candidates")
         number("rate", rate, 0.0)
-        self._fade_by(half_life)
+        fading.fade_by(self, half_life)
         self.rankers = copy.copy(rankers)
         self.measure = measure
         self.grid = grid
@@ -163,10 +177,10 @@ class BlendRanker(Hedged, FadingRanker, NestedRanker):
         self._account = opening()
         self._n_queries = 0
         # Learners that were trained before serve at once.
-        self._meet_features_of([learner for learner in map(first_step, self._learners) if learner is not None])
-        if self._reader is not None:
+        self._reader.meet_features_of(self, [learner for learner in map(first_step, self._learners) if learner is not None])
+        if (reader := self._reader.of(self)) is not None:
             # It reads queries for all, so it knows the features of all.
-            self._reader._meet_features_of([self])
+            reader._reader.meet_features_of(reader, [self])
         share_lock(self)
 
     @property
@@ -231,27 +245,24 @@ class BlendRanker(Hedged, FadingRanker, NestedRanker):
     def _trees(self) -> BoostedRanker:
         return cast(BoostedRanker, self._learners[1])
 
-    def _share_columns(self) -> None:
-        """The rankers and pipelines inside read queries themselves, and add features as they learn."""
-
     def _grow(self, n_new: int) -> None:
         if self._curves is not None:
             # Sparse rows have no columns for trees, but one that says nothing.
             width = self._n_features + n_new if self._curves.has_curves else 1
-            self._trees._extend(None, max(width - self._trees._n_features, 0))
+            self._trees._reader.extend(self._trees, None, max(width - self._trees._n_features, 0))
 
-    def _extend(self, names: Iterable[Hashable] | None, n_new: int = 0) -> None:
-        before = self._n_features
-        super()._extend(names, n_new)
+    def _extended(self, n_before: int) -> None:
         if self._curves is not None and self._curves.has_curves:
             # Earlier documents lacked the new features; of new levels they had the value 0, as trees suppose.
-            lacked = [before + k for k, name in enumerate(self._own_names()[before:]) if not is_level(name)]
+            lacked = [n_before + k for k, name in enumerate(own_names(self)[n_before:]) if not is_level(name)]
             for bins in self._trees._bins:
                 bins[:, lacked] = 0
 
     def _abilities(self) -> Abilities:
         # Served scores are not passed to the members: they only enter the account.
         able = super()._abilities()._replace(takes_served=True)
+        if self._seconds is not None:
+            able = able._replace(takes_time=True)
         if all(learner.abilities.takes_documents for learner in self._learners):
             able = able._replace(takes_documents=True, takes_missing=True)
         return able if self._curves is None else able._replace(takes_documents=True, takes_missing=True, takes_sparse=True)
@@ -259,14 +270,6 @@ class BlendRanker(Hedged, FadingRanker, NestedRanker):
     @property
     def _wrapped(self) -> list[Ranker | RankingPipeline]:
         return self._learners
-
-    @property
-    def _parts(self) -> list[base.Base]:
-        return [*self._learners]
-
-    @property
-    def _serving(self) -> None:
-        return None
 
     def _blended(self) -> tuple[list[Any], np.ndarray] | None:
         factors = self.weights / self.scales
@@ -280,7 +283,7 @@ class BlendRanker(Hedged, FadingRanker, NestedRanker):
         if self._curves is None or told is None:
             return None
         names, values, _ = told
-        X = block.X if self._fits(block) else self._align(block).X
+        X = block.X if self._reader.fits(self, block) else self._reader.align(self, block).X
         shares = shares_of_features(self._trees, *self._for_trees(X[[a, b]], single(2)))
         by_feature = [shares[columns].sum() for columns in self._curves._columns_of_features().values()]
         factors = self.weights / self.scales
@@ -299,7 +302,7 @@ class BlendRanker(Hedged, FadingRanker, NestedRanker):
             return Linear(self._mean_weights[0] * linear)
         # What the map has not learned yet it takes for 0.
         n, mapped = n_curves(reader), reader._mapped()
-        seen = [_within_reach(*knots) for knots in mapped.knots]
+        seen = [within_reach(*knots) for knots in mapped.knots]
         seen += [(np.zeros(1), np.zeros(1))] * (n_features - n)
         missing, lacked = np.full(n_features, -2.0 * REACH), np.append(mapped.lacked, np.zeros(n_features - n, dtype=bool))
         layer = Curves(np.arange(n_features), tuple(seen), missing, lacked)
@@ -334,21 +337,10 @@ class BlendRanker(Hedged, FadingRanker, NestedRanker):
         takes = (self._known or self.abilities).takes_documents
         return takes and any(isinstance(learner, RankingPipeline) for learner in self._learners)
 
-    @property
-    def _reader(self) -> Any:
-        return None if self._passes else super()._reader
-
-    def _fits(self, block: Block) -> bool:
-        return block.names is None if self._passes else super()._fits(block)
-
-    def _align(self, block: Block, grow: bool = False) -> Block:
-        # Learners get documents, so columns with names become such.
-        return with_features(block, feature_dicts(block), None) if self._passes else super()._align(block, grow)
-
     def _score_all(self, block: Block, score: Callable[[Any, np.ndarray], np.ndarray] | None = None) -> np.ndarray:
         if not self._passes:
             return super()._score_all(block, score)
-        return self._blend_of(block if self._fits(block) else self._align(block))
+        return self._blend_of(block if self._reader.fits(self, block) else self._reader.align(self, block))
 
     def _score_queries(self, X: Any, offsets: np.ndarray) -> np.ndarray:
         if not self._is_sound(X):
@@ -382,10 +374,10 @@ class BlendRanker(Hedged, FadingRanker, NestedRanker):
         if levels > 1:
             if query.served is not None:
                 losses[-1] = self._measure.loss(query.served, y, ties="pessimistic")
-            kernels.settle(losses, w, shares, step, self._kept(query), drawn, self._losses, self._account)
+            kernels.settle(losses, w, shares, step, fading.kept(self, query), drawn, self._losses, self._account)
             if w > 0.0:
                 kernels.learn_scales(S, self._scales)
-            self._pass_time(query)
+            fading.pass_time(self, query)
         self._n_queries += 1
         norm = ranker_of(self._learners[0])._last_round[0, _LARGEST_NORM] if self.abilities.takes_documents else largest_norm(X)
         row[:] = losses[-1], np.nan, 0.0, 0.0, 0.0, w, m, norm, 0.0, levels < 2
@@ -395,15 +387,7 @@ class BlendRanker(Hedged, FadingRanker, NestedRanker):
 def _recommended(measure: str, relative: bool, seed: int) -> list[Ranker | RankingPipeline]:
     """The default blend. Settings were chosen by `python -m benchmarks.blends`."""
     trees = BoostedRanker(measure, decay=0.012, learning_rate=0.2, longest_gap=20, seed=seed)
-    return [AdditiveRanker(measure, relative=relative, seed=seed), trees]
-
-
-def _within_reach(values: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The knots of a map whose scores end at -REACH: below are the scores of missing values."""
-    above = scores > -REACH
-    if above.all():
-        return values, scores
-    return np.append(np.interp(-REACH, scores, values), values[above]), np.append(-REACH, scores[above])
+    return [AdditiveRanker(measure, relative=relative, trees=0, seed=seed), trees]
 
 
 def _prior_of(prior: Sequence[float] | None, candidates: np.ndarray) -> np.ndarray:

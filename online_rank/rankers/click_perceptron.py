@@ -9,20 +9,21 @@ import numpy as np
 from online_rank import arguments
 from online_rank._kernels import click_perceptron as kernels
 from online_rank._kernels import sparse
+from online_rank.base.anatomy import Abilities
 from online_rank.base.growth import with_zeros
 from online_rank.base.schema import Array, Derived, FeaturesWhere, Schema
 from online_rank.feedback.arrays import ShownBlock, propensities_of, shown_block
 from online_rank.feedback.policies import Greedy, Policy
 from online_rank.measures.learned import discounts
 from online_rank.query import Block
-from online_rank.rankers.averaged import averaging
-from online_rank.rankers.exploring import ExploringRanker
+from online_rank.rankers import exploring
+from online_rank.rankers.averaged import LinearRanker, averaging
 
 CREDITS, COSTS = ("swap", "propensity"), ("rank", "dcg")
 _GREEDY = Greedy()
 
 
-class ClickPerceptron(ExploringRanker):
+class ClickPerceptron(LinearRanker):
     r"""Linear ranker that learns from the mistakes that clicks reveal, with a bound on their sum.
 
     Weights :math:`a_{ij} \ge 0` are put on pairs of a document i clicked and a document j that the scores do not rank below it
@@ -98,7 +99,8 @@ class ClickPerceptron(ExploringRanker):
         half_life: float | None = None,
         signs: Mapping[Any, int] | None = None,
     ) -> None:
-        super().__init__(policy, half_life, signs)
+        super().__init__(half_life, n_counters=exploring.N_COUNTERS)
+        exploring.begin(self, policy, signs)
         arguments.choice("credit", credit, CREDITS)
         arguments.choice("cost", cost, COSTS)
         if credit == "swap" and examination is not None:
@@ -115,18 +117,26 @@ class ClickPerceptron(ExploringRanker):
         self._squares = np.empty(0)
 
     _schema = Schema(
+        **exploring.STATE,
         _squares=Array(FeaturesWhere(lambda ranker: ranker._rows is None), low=0.0),
         _config=Derived(),
     )
     _row_width = sparse.OPTIMIZER + 1
 
+    confidence = exploring.confidence
+    policy: Policy | None
+    _begun: bool
+
     @property
     def _own_policy(self) -> Policy:
-        return _GREEDY if self.policy is None and self.credit == "propensity" else super()._own_policy
+        return _GREEDY if self.policy is None and self.credit == "propensity" else exploring.policy_of(self)
 
-    def _updates(self) -> tuple[np.ndarray, np.ndarray]:
+    def _abilities(self) -> Abilities:
+        return exploring.abilities(self)
+
+    def _confidence(self) -> float:
         # The weights are the sum of all updates.
-        return self._weights, self._squares
+        return exploring.confidence_of(self, self._weights, self._squares)
 
     def _grow(self, n_new: int) -> None:
         super()._grow(n_new)
@@ -134,8 +144,9 @@ class ClickPerceptron(ExploringRanker):
             self._squares = with_zeros(self._squares, n_new)
 
     def _in_rows(self, rows: np.ndarray) -> dict[str, Any]:
+        exploring.note_evidence(self, self._weights, self._squares)
         rows[:, sparse.OPTIMIZER] = self._squares
-        return super()._in_rows(rows) | {"_squares": np.empty(0)}
+        return {"_squares": np.empty(0)}
 
     def _clicked(self, block: Block) -> ShownBlock:
         """The drawn ranking, with the divisors of clicks unless the credit is by exchanges of pairs."""
@@ -154,6 +165,14 @@ class ClickPerceptron(ExploringRanker):
                 f"y: position {shown.places.max() + 1} was shown, but examination has {len(examination)} positions"
             )
         return shown._replace(chances=examination[places])
+
+    def _begin_with(self, weights: np.ndarray, strength: float) -> None:
+        super()._begin_with(weights, strength)
+        self._check_state()
+        self._begun = True
+
+    def _learn(self, block: Block, rounds: np.ndarray) -> int:
+        return exploring.learn_with_signs(self, block, rounds)
 
     def _descend(self, block: Block, rounds: np.ndarray) -> int:
         settings = self._clicked(block), block.w, discounts(block.n_documents), self._config

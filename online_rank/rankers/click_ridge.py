@@ -124,7 +124,7 @@ class ClickRidge(Ranker):
         self._initial = np.empty(0)
         if self.today is not None:
             names, values = as_weights(self.today)
-            self._extend(names, 0 if names else len(values))
+            self._reader.extend(self, names, 0 if names else len(values))
         self._derive()
 
     def _abilities(self) -> Abilities:

@@ -1,6 +1,7 @@
 """Base class of rankers with curves: what they read, and what they serve."""
 
-from collections.abc import Hashable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -8,17 +9,17 @@ import numpy as np
 from online_rank import arguments
 from online_rank._kernels import curves
 from online_rank.base import Ranker, share_lock
-from online_rank.base.asked import as_numbers
-from online_rank.base.columns import as_array
 from online_rank.base.form import Curves, Head, InQuery, Layer, Linear
 from online_rank.base.lock import locked
+from online_rank.base.reader import Reader, as_array, as_numbers, own_names
+from online_rank.base.undo import Undo
 from online_rank.preprocessing import StreamQuantileMap
 from online_rank.query import Block, SparseRows, require_finite, single, with_features
 from online_rank.query.forms import as_floats
 from online_rank.query.levels import Levels, is_level, read_documents
 from online_rank.rankers.perceptron import PerceptronRanker
 
-__all__ = ["ALONE", "MEMBERS", "CurvedRanker", "as_read", "cells_of", "n_curves"]
+__all__ = ["ALONE", "MEMBERS", "CurvedRanker", "as_read", "cells_of", "n_curves", "room_for_rows"]
 
 #: The members, in the order of kernels.
 MEMBERS = ("last", "slow", "fast", "newton")
@@ -36,6 +37,58 @@ def n_curves(ranker: Any) -> int:
     return int(ranker._front.n_features)
 
 
+def levels_of(ranker: Any) -> Levels:
+    """The levels of all categories that a ranker has met."""
+    known: Levels | None = ranker._known_levels
+    if known is None or known.n_features != ranker._n_features:
+        names = () if ranker._columns is None else ranker._columns.names
+        known = ranker._known_levels = Levels(names, ranker.max_levels)
+    return known
+
+
+def _missing_everywhere(ranker: Any, m: int, _dtype: Any) -> np.ndarray:
+    """The columns of documents that have none of the features: their values are missing, and their levels 0."""
+    blank = np.full((m, ranker._n_features), np.nan)
+    blank[:, levels_of(ranker).columns] = 0.0
+    return blank
+
+
+class CurveReader(Reader):
+    """Reads raw features, missing values and categories; or rows, for the ranker inside that learns a sparse stream."""
+
+    def __init__(self) -> None:
+        # A feature that a document lacks is missing, not 0.
+        super().__init__(makes_rows=False, blank=_missing_everywhere)
+
+    def fits(self, step: Any, block: Block) -> bool:
+        """As for every reader; of a ranker with a linear one inside, whether the features are the columns of that one."""
+        if step._linear is not None:
+            return bool(step._linear._reader.fits(step._linear, block))
+        return type(block.X) is np.ndarray and super().fits(step, block)
+
+    def align(self, step: Any, block: Block, grow: bool = False) -> Block:
+        """As for every reader; the first query that is learned decides whether there are curves."""
+        if grow and step._linear is None and not len(step._weights) and _is_sparse(block):
+            step._begin_linear()
+        if (linear := step._linear) is not None:
+            block = linear._reader.align(linear, as_numbers(block) if type(block.X) is list else block, grow)
+            step._columns, step._n_features = linear._columns, linear._n_features
+            return block
+        if type(block.X) is list:
+            X, names = read_documents(block.X, block.ids, levels_of(step))
+            block = with_features(block, X, names)
+        elif block.names is not None:
+            levels_of(step).require_numbers(block.names)
+        if isinstance(block.X, SparseRows):
+            block = with_features(block, as_array(block.X, step), block.names)
+        return super().align(step, block, grow)
+
+    def record(self, step: Any, log: list[Undo], block: Any = None) -> None:
+        """As for every reader; a query that is refused may have brought levels."""
+        super().record(step, log, block)
+        log.append(functools.partial(setattr, step, "_known_levels", None))
+
+
 class CurvedRanker(Ranker):
     """A ranker that reads raw features, missing values and categories, and serves a sum of one curve for each feature.
 
@@ -43,14 +96,15 @@ class CurvedRanker(Ranker):
     query is learned by a `PerceptronRanker`.
     """
 
-    __slots__ = ("_drawn", "_known_levels", "_read")
+    __slots__ = ("_answers", "_drawn", "_known_levels", "_read")
 
-    # A feature that a document lacks is missing, not 0.
-    _makes_rows = False
+    _reader = CurveReader()
 
     _drawn: np.ndarray | None
     #: The query that was scored last and the map that it was read by: often it is learned next, without being read again.
     _read: tuple[curves.Read, Any] | None
+    #: The scores of that query by the curves, and as it was answered, (2, m).
+    _answers: np.ndarray | None
     _known_levels: Levels | None
     _front: StreamQuantileMap
     _linear: PerceptronRanker | None
@@ -62,20 +116,16 @@ class CurvedRanker(Ranker):
     signs: Mapping[Any, int] | None
     relative: bool
     max_levels: int
+    #: The served weights of the members over their scales, then the shares of the candidates.
+    _choice: Callable[[], np.ndarray]
+    #: The scale of each member, (4,).
+    _scales: Callable[[], np.ndarray]
 
     def __new__(cls, *arguments: Any, **named: Any) -> Self:
         """Make the ranker."""
         self = super().__new__(cls, *arguments, **named)
-        self._drawn = self._known_levels = self._read = None
+        self._answers = self._drawn = self._known_levels = self._read = None
         return self
-
-    def _choice(self) -> np.ndarray:
-        """The served weights of the members over their scales, then the shares of the candidates."""
-        raise NotImplementedError
-
-    def _scales(self) -> np.ndarray:
-        """The scale of each member, (4,)."""
-        raise NotImplementedError
 
     @property
     @locked
@@ -83,49 +133,15 @@ class CurvedRanker(Ranker):
         """Whether it has curves: not if its first query was sparse."""
         return self._linear is None
 
-    def _levels(self) -> Levels:
-        """The levels of all categories that it has met."""
-        if self._known_levels is None or self._known_levels.n_features != self._n_features:
-            self._known_levels = Levels(() if self._columns is None else self._columns.names, self.max_levels)
-        return self._known_levels
-
     def _begin_linear(self) -> None:
         """Learn sparse rows from here on."""
         self._linear = PerceptronRanker(self.measure, signs=self.signs)
-        self._linear._meet_features_of([self])
+        self._linear._reader.meet_features_of(self._linear, [self])
         share_lock(self)
 
     def _cells(self, n_documents: int, n_features: int) -> int:
         # Documents are read as an array; a first query that is sparse is not.
         return n_documents * n_features if n_curves(self) else 0
-
-    def _fits(self, block: Block) -> bool:
-        if self._linear is not None:
-            return self._linear._fits(block)
-        return type(block.X) is np.ndarray and super()._fits(block)
-
-    def _align(self, block: Block, grow: bool = False) -> Block:
-        if grow and self._linear is None and not len(self._weights) and _is_sparse(block):
-            self._begin_linear()
-        if self._linear is not None:
-            block = self._linear._align(as_numbers(block) if type(block.X) is list else block, grow)
-            self._columns, self._n_features = self._linear._columns, self._linear._n_features
-            return block
-        if type(block.X) is list:
-            X, names = read_documents(block.X, block.ids, self._levels())
-            block = with_features(block, X, names)
-        elif block.names is not None:
-            self._levels().require_numbers(block.names)
-        if isinstance(block.X, SparseRows):
-            block = with_features(block, as_array(block.X, self), block.names)
-        return super()._align(block, grow)
-
-    def _placed(self, X: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        known = np.flatnonzero(columns >= 0)
-        placed = np.full((len(X), self._n_features), np.nan)
-        placed[:, self._levels().columns] = 0.0
-        placed[:, columns[known]] = X[:, known]
-        return placed
 
     def _require_values(self, block: Block) -> None:
         """Raise ValueError that names the first document and feature that is infinite; NaN is a missing value."""
@@ -133,7 +149,7 @@ class CurvedRanker(Ranker):
             self._linear._require_values(as_numbers(block) if type(block.X) is list else block)
             return
         if type(block.X) is list:
-            X, names = read_documents(block.X, block.ids, self._levels())
+            X, names = read_documents(block.X, block.ids, levels_of(self))
             block = with_features(block, X, names)
         if isinstance(block.X, SparseRows):
             require_finite(block)
@@ -189,16 +205,21 @@ class CurvedRanker(Ranker):
     def _score_queries(self, X: Any, offsets: np.ndarray) -> np.ndarray:
         if self._linear is not None:
             return self._linear._score_queries(X, offsets)
+        return self._score_rows(X, offsets, _NO_ROWS)[0]
+
+    def _score_rows(self, X: np.ndarray, offsets: np.ndarray, rows: curves.CurveRows) -> tuple[np.ndarray, curves.CurveRows]:
+        """The scores of queries by the curves, and the rows of a single query, if it is kept or `rows` have room for it."""
         scores, table = np.empty(len(X)), self._front.table
         # Features that another ranker has met may have no curves yet.
         X = as_read(X[:, : len(table.counts)])
         keeps = len(offsets) == 2 and X.size <= _MOST_READ
-        rows = _room_for_rows(X.shape[1], len(X)) if keeps else _NO_ROWS
+        if keeps:
+            rows = room_for_rows(X.shape[1], len(X))
         curves.score(X, offsets, table, self.relative, self._curves(), scores, rows)
         if keeps and len(X) and scores[0] == scores[0]:  # Not NaN, which an infinite value gives.
             # By the class it would take three times as long.
             self._read = tuple.__new__(curves.Read, (X.copy(), rows)), table
-        return scores
+        return scores, rows
 
     def _read_before(self, table: Any) -> curves.Read:
         """The query that was scored last, if this is the map that it was read by."""
@@ -236,7 +257,7 @@ class CurvedRanker(Ranker):
 
     def _place_of(self, feature: Hashable) -> int:
         """The number of the curve of a feature. Raises KeyError if it has none."""
-        names = self._own_names()[: n_curves(self)]
+        names = own_names(self)[: n_curves(self)]
         if feature not in names:
             raise KeyError(f"there is no curve of {feature!r}")
         return names.index(feature)
@@ -249,7 +270,7 @@ class CurvedRanker(Ranker):
     def _columns_of_features(self) -> dict[Hashable, list[int]]:
         """The columns of each feature: one, or one for each level of a category."""
         found: dict[Hashable, list[int]] = {}
-        for j, name in enumerate(self._own_names()[: n_curves(self)]):
+        for j, name in enumerate(own_names(self)[: n_curves(self)]):
             found.setdefault(name[0] if is_level(name) else name, []).append(j)  # type: ignore[index]
         return found
 
@@ -263,7 +284,7 @@ class CurvedRanker(Ranker):
         if self._linear is not None:
             return None
         self._score_all(block)  # Raises for bad values.
-        X = (block.X if self._fits(block) else self._align(block).X)[:, : n_curves(self)]
+        X = (block.X if self._reader.fits(self, block) else self._reader.align(self, block).X)[:, : n_curves(self)]
         added = np.zeros(X.T.shape)
         if X.size:
             curves.contributions(as_read(X), self._front.table, self.relative, self._curves(), added)
@@ -290,13 +311,14 @@ def _is_sparse(block: Block) -> bool:
     return n_names >= _MANY_NAMES and filled < _FILLED * block.n_documents * n_names
 
 
-def _room_for_rows(d: int, m: int) -> curves.CurveRows:
+def room_for_rows(d: int, m: int) -> curves.CurveRows:
+    """Rows of a query of m documents and d features, to be filled."""
     return curves.CurveRows(
         np.empty((d, m), np.float32), np.empty((d, m), np.uint8), np.empty((d, m), np.float32), np.empty((d, m), np.uint8)
     )
 
 
-_NO_ROWS = _room_for_rows(0, 0)
+_NO_ROWS = room_for_rows(0, 0)
 _NOT_READ = curves.Read(np.empty((0, 0)), _NO_ROWS)
 
 

@@ -12,12 +12,13 @@ from online_rank import arguments
 from online_rank._kernels import direct as kernels
 from online_rank._kernels.codes import ACTIVATIONS, OPTIMIZER_ROWS, OPTIMIZERS
 from online_rank._kernels.network import LANES, layer, score
+from online_rank.base import Ranker
 from online_rank.base.form import Head, Network
 from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Derived, Schema
 from online_rank.measures.learned import discounts, measure
 from online_rank.query import MAX_GRADE, Block, answer_in_kind, read_query
-from online_rank.rankers.averaged import AveragedRanker, averaging
+from online_rank.rankers.averaged import averaging, begin_to_average, served
 from online_rank.rankers.breaks import natural_breaks
 from online_rank.surrogates.builtin import OUTPUTS
 from online_rank.surrogates.own import KernelArguments, learned_by, resolve
@@ -34,7 +35,7 @@ MOST_PARAMETERS = 1 << 24
 FIRST_WEIGHTS = 0.1
 
 
-class DirectRanker(AveragedRanker):
+class DirectRanker(Ranker):
     r"""Neural ranker whose comparisons form a consistent order by construction [DR].
 
     .. math:: r(x, y) = \tau(g(x) - g(y)), \qquad g(x) = w \cdot f(x),
@@ -95,6 +96,12 @@ class DirectRanker(AveragedRanker):
 
     _learns_atomically = True
 
+    _served = served
+    _averages: bool
+    _weights: np.ndarray
+    _average: np.ndarray
+    _counters: np.ndarray
+
     _schema = Schema(
         _counters=Array(3, low=0.0),
         _weights=Array("_size", dtype="dtype"),
@@ -102,6 +109,7 @@ class DirectRanker(AveragedRanker):
         _state=Array(lambda ranker: OPTIMIZER_ROWS[OPTIMIZERS.index(ranker.optimizer)], "_size", dtype="dtype"),
         _surrogate=Derived(),
         _own=Derived(),
+        _averages=Derived(),
         _config=Derived(),
         _constants=Derived(),
         _widths=Derived(),
@@ -125,7 +133,8 @@ class DirectRanker(AveragedRanker):
         dtype: str = "float32",
         seed: int = 0,
     ) -> None:
-        super().__init__(half_life, n_counters=3)
+        super().__init__()
+        begin_to_average(self, half_life, n_counters=3)
         self.hidden = copy.copy(hidden)
         self.activation = activation
         self.output = output

@@ -13,10 +13,10 @@ from online_rank.base.schema import Count, Nested, Schema
 from online_rank.feedback import FairPairs, Greedy, Impression, Policy, PositionBias
 from online_rank.feedback.arrays import propensities_of, shown_block
 from online_rank.query import Block
-from online_rank.rankers.nested import RankerOfOne, teach
+from online_rank.rankers.nested import NestedRanker, adopt_features, require_model, teach
 
 
-class ExaminedRanker(RankerOfOne):
+class ExaminedRanker(NestedRanker):
     r"""Let a ranker for grades learn from clicks, with inverse propensity weights.
 
     Position p is looked at with probability theta_p; or theta_p is the probability with which the document stands where it
@@ -73,6 +73,7 @@ class ExaminedRanker(RankerOfOne):
     """
 
     _schema = Schema(
+        _learner=Nested("Ranker", "RankingPipeline", features=True),
         _bias=Nested("PositionBias", optional=True),
         _n_clicked=Count(),
     )
@@ -86,7 +87,11 @@ class ExaminedRanker(RankerOfOne):
         clip: float = 0.1,
         seed: int = 0,
     ) -> None:
-        super().__init__(ranker)
+        super().__init__()
+        require_model("ranker", ranker)
+        self.ranker = ranker
+        self._learner: Any = copy.deepcopy(ranker)
+        adopt_features(self, [self._learner])
         if ranker_of(ranker).abilities.takes_clicks:
             raise TypeError(f"ranker is {ranker!r}, which learns from clicks directly")
         if examination is not None and not (len(examination) and all(0.0 < p <= 1.0 for p in examination)):
@@ -102,6 +107,15 @@ class ExaminedRanker(RankerOfOne):
         # Number of lists with clicks, which numbers the draws.
         self._n_clicked = 0
         share_lock(self)
+
+    @property
+    def learner(self) -> Ranker | RankingPipeline:
+        """The ranker, or pipeline, that learns and ranks."""
+        return self._learner
+
+    @property
+    def _wrapped(self) -> list[Ranker | RankingPipeline]:
+        return [self._learner]
 
     @property
     def examined(self) -> tuple[float, ...]:

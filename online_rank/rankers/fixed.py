@@ -53,6 +53,7 @@ class FixedRanker(Ranker):
     def __init__(
         self,
         weights: Mapping[Hashable, float] | tuple[float, ...],
+        *,
         measure: str = "ndcg@10",
         policy: Policy | None = None,
     ) -> None:
@@ -65,7 +66,7 @@ class FixedRanker(Ranker):
         self._aligned = np.empty(0)
         # So that it ranks by them at once.
         names, values = as_weights(self.weights)
-        self._extend(names, 0 if names else len(values))
+        self._reader.extend(self, names, 0 if names else len(values))
         self._derive()
 
     def _abilities(self) -> Abilities:

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Hashable, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from online_rank._kernels.file_trees import score_file_trees
 from online_rank._kernels.graded import judge_rankings
 from online_rank.base import Abilities, Ranker
 from online_rank.base.form import Head, Tree, Trees
+from online_rank.base.reader import Reader, own_names
 from online_rank.base.rounds import largest_norm
 from online_rank.base.schema import Derived, Schema
 from online_rank.measures.learned import discounts
@@ -25,6 +26,30 @@ from online_rank.rankers.xgboost_json import read_xgboost
 
 #: Largest file, in bytes.
 _MOST_BYTES = 1 << 28
+
+
+def _with_documents_read(step: Any, block: Block) -> Block:
+    """A block of documents as an array."""
+    if type(block.X) is not list:
+        return block
+    levels = Levels(() if step._columns is None else step._columns.names, 1)
+    return with_features(block, *read_documents(block.X, block.ids, levels))
+
+
+def _missing(step: Any, m: int, _dtype: Any) -> np.ndarray:
+    """The columns of documents that have none of the features."""
+    return np.full((m, step._n_features), np.nan)
+
+
+class _TreeReader(Reader):
+    """Reads raw features; a feature that a document lacks is missing, not 0."""
+
+    def __init__(self) -> None:
+        super().__init__(makes_rows=False, blank=_missing)
+
+    def align(self, step: Any, block: Block, grow: bool = False) -> Block:
+        """As for every reader; texts of documents are levels, which no tree splits by."""
+        return super().align(step, _with_documents_read(step, block), grow)
 
 
 class FixedTrees(Ranker):
@@ -80,8 +105,7 @@ class FixedTrees(Ranker):
 
     _schema = Schema(_measure=Derived(), _booster=Derived(), _nodes=Derived(), _roots=Derived())
 
-    # A feature that a document lacks is missing, not 0.
-    _makes_rows = False
+    _reader = _TreeReader()
 
     def __init__(self, model: str, *, names: Sequence[str] | None = None, measure: str = "ndcg@10") -> None:
         super().__init__()
@@ -101,7 +125,7 @@ class FixedTrees(Ranker):
         self._booster = booster
         self._nodes, self._roots = booster.joined()
         # So that it ranks by them at once.
-        self._extend(own, 0 if own else booster.n_features)
+        self._reader.extend(self, own, 0 if own else booster.n_features)
 
     @classmethod
     def from_file(cls, path: str | os.PathLike, *, names: Sequence[str] | None = None, measure: str = "ndcg@10") -> Self:
@@ -142,7 +166,7 @@ class FixedTrees(Ranker):
     @property
     def used_features(self) -> list[Hashable]:
         """The features that trees split by, in the order of the file; numbers "1", "2", ... if they have no names."""
-        names = self._own_names()
+        names = own_names(self)
         return [names[j] for j in np.unique(self._nodes.columns[self._nodes.columns >= 0]).tolist()]
 
     def __repr__(self) -> str:
@@ -154,31 +178,9 @@ class FixedTrees(Ranker):
     def _grow(self, n_new: int) -> None:
         """Trees know no new feature."""
 
-    def _levels(self) -> Levels:
-        return Levels(() if self._columns is None else self._columns.names, 1)
-
-    def _read(self, block: Block) -> Block:
-        """A block of documents as an array."""
-        if type(block.X) is not list:
-            return block
-        X, names = read_documents(block.X, block.ids, self._levels())
-        return with_features(block, X, names)
-
-    def _fits(self, block: Block) -> bool:
-        return type(block.X) is np.ndarray and super()._fits(block)
-
-    def _align(self, block: Block, grow: bool = False) -> Block:
-        return super()._align(self._read(block), grow)
-
-    def _placed(self, X: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        known = np.flatnonzero(columns >= 0)
-        placed = np.full((len(X), self._n_features), np.nan)
-        placed[:, columns[known]] = X[:, known]
-        return placed
-
     def _require_values(self, block: Block) -> None:
         """Raise ValueError that names the first document and feature that is infinite; NaN is a missing value."""
-        block = self._read(block)
+        block = _with_documents_read(self, block)
         if not isinstance(block.X, SparseRows):
             block = with_features(block, np.where(np.isnan(block.X), 0.0, block.X), block.names)
         require_finite(block)

@@ -1,12 +1,12 @@
 """The weights of candidates in a blend, and the account of their losses."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from online_rank._kernels import blend as kernels
-from online_rank.base.lock import Locked, locked
+from online_rank.base.lock import locked
 
 #: By how much blends may be worse than their candidates before candidates are drawn: the loss of one query.
 BUDGET = 1.0
@@ -86,46 +86,42 @@ def choose(shares: np.ndarray, candidates: np.ndarray, uniform: float | None) ->
     return candidates[min(drawn, len(candidates) - 1)]
 
 
-class Hedged(Locked):
-    """What a ranker that blends candidates says of them and of their losses."""
+def _fades(_ranker: Any) -> bool:
+    """Whether the losses of candidates count less as queries, or time, go by."""
+    return False
 
-    rate: float
-    _candidates: np.ndarray
-    _prior: np.ndarray
-    _losses: np.ndarray
-    _account: np.ndarray
 
-    @property
-    def fades(self) -> bool:
-        """Whether the losses of candidates count less as queries, or time, go by."""
-        return False
+@locked
+def _step(ranker: Any) -> float:
+    """eta, the step of the next query."""
+    return step_of(ranker._account, ranker.rate, len(ranker._losses), ranker.fades)
 
-    @property
-    @locked
-    def step(self) -> float:
-        """eta, the step of the next query."""
-        return step_of(self._account, self.rate, len(self._losses), self.fades)
 
-    @property
-    @locked
-    def account(self) -> HedgeAccount:
-        """The losses served so far, and the terms of their bound."""
-        return HedgeAccount(*self._account.tolist())
+@locked
+def _sums(ranker: Any) -> HedgeAccount:
+    """The losses served so far, and the terms of their bound."""
+    return HedgeAccount(*ranker._account.tolist())
 
-    @property
-    @locked
-    def candidates(self) -> np.ndarray:
-        """The weights that each candidate gives the learners, float64 (N, number of learners), a copy."""
-        return self._candidates.copy()
 
-    @property
-    @locked
-    def candidate_losses(self) -> np.ndarray:
-        """Cumulative loss of each candidate, float64 (N,), a copy."""
-        return self._losses.copy()
+@locked
+def _weights(ranker: Any) -> np.ndarray:
+    """The weights that each candidate gives the learners, float64 (N, number of learners), a copy."""
+    return ranker._candidates.copy()
 
-    @property
-    @locked
-    def candidate_prior(self) -> np.ndarray:
-        """The share of each candidate before the first query, float64 (N,), a copy."""
-        return self._prior.copy()
+
+@locked
+def _losses(ranker: Any) -> np.ndarray:
+    """Cumulative loss of each candidate, float64 (N,), a copy."""
+    return ranker._losses.copy()
+
+
+@locked
+def _first_shares(ranker: Any) -> np.ndarray:
+    """The share of each candidate before the first query, float64 (N,), a copy."""
+    return ranker._prior.copy()
+
+
+#: What a ranker that blends candidates says of them and of their losses: properties of its class, which gives them these names.
+#: It has `rate`, `_candidates`, `_prior`, `_losses` and `_account`.
+never_fades, step, account = property(_fades), property(_step), property(_sums)
+candidates, candidate_losses, candidate_prior = property(_weights), property(_losses), property(_first_shares)

@@ -73,7 +73,7 @@ def hybrid(
     # Reciprocal ranks are at most 1 / (k + 1), the other scores about 1.
     strength = k + 1.0 if today == "rrf" else 1.0
     members = [
-        FixedRanker(rule, measure),
+        FixedRanker(rule, measure=measure),
         PerceptronRanker.from_weights({name: strength * weight for name, weight in rule.items()}, measure=measure),
         RidgeRanker(measure),
     ]

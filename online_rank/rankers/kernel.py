@@ -5,11 +5,12 @@ import numpy as np
 from online_rank import arguments
 from online_rank._kernels import kernel_machine as kernels
 from online_rank._kernels.codes import KERNELS
+from online_rank.base import Ranker
 from online_rank.base.growth import with_zeros
 from online_rank.base.schema import Array, Derived, Schema
 from online_rank.measures.learned import discounts, measure
 from online_rank.query import Block
-from online_rank.rankers.averaged import AveragedRanker, averaging
+from online_rank.rankers.averaged import averaging, begin_to_average, served
 
 #: For this many documents the Cholesky factor takes 800 MB.
 _LARGEST_BUDGET = 10_000
@@ -20,7 +21,7 @@ _LARGEST_DEGREE = 100
 _ROUNDING = 1e-6
 
 
-class KernelPerceptronRanker(AveragedRanker):
+class KernelPerceptronRanker(Ranker):
     r"""Non-linear ranker that learns from its mistakes within a fixed memory, with a proven bound on its cumulative loss.
 
     The mistake-driven perceptron of `PerceptronRanker` (credit spread, mass loss, grade-mean weights) in the feature space of
@@ -82,6 +83,12 @@ class KernelPerceptronRanker(AveragedRanker):
     True
     """
 
+    _served = served
+    _averages: bool
+    _weights: np.ndarray
+    _average: np.ndarray
+    _counters: np.ndarray
+
     _schema = Schema(
         _counters=Array(6, low=0.0),
         _weights=Array("n_stored", spare=True),
@@ -89,6 +96,7 @@ class KernelPerceptronRanker(AveragedRanker):
         _stored=Array("n_stored", "d", spare=True),
         _factor=Array("n_stored", "budget", spare=True),
         _scale=Array(1, low=0.0),
+        _averages=Derived(),
         _config=Derived(),
         _constants=Derived(),
     )
@@ -109,7 +117,8 @@ class KernelPerceptronRanker(AveragedRanker):
         relative_margin: float = 0.3,
         half_life: float | None = None,
     ) -> None:
-        super().__init__(half_life, n_counters=6)
+        super().__init__()
+        begin_to_average(self, half_life, n_counters=6)
         self.kernel = kernel
         self.gamma = gamma
         self.degree = degree

@@ -9,6 +9,7 @@ import numpy as np
 from online_rank._kernels import additive as kernels
 from online_rank.rankers.curved import n_curves
 from online_rank.rankers.hedge import LEAST
+from online_rank.rankers.mixed_trees import mix_trees
 
 
 def mix(mixed: Any, shards: Sequence[Any], base: Any) -> None:
@@ -21,13 +22,13 @@ def mix(mixed: Any, shards: Sequence[Any], base: Any) -> None:
     if mixed._linear is None and any(shard._linear is not None for shard in shards):
         mixed._begin_linear()
     if mixed._linear is None:
-        mixed._drawn = None
+        mixed._drawn = mixed._answers = None
         _mix_curves(mixed, shards, base)
         return
     if any(n_curves(one) for one in (base, *shards)):
         raise ValueError("some of the AdditiveRankers have learned from sparse rows, and others from arrays")
     fresh = mixed._linear.clone()
-    mixed._linear._meet_features_of([mixed])
+    mixed._linear._reader.meet_features_of(mixed._linear, [mixed])
     mixed._linear._mix([shard._linear or fresh for shard in shards], base._linear or fresh)
 
 
@@ -56,17 +57,22 @@ def _mix_curves(mixed: Any, shards: Sequence[Any], base: Any) -> None:
     mixed._decide_places()
     grams, pending = zip(*(_second_order(one, mixed._places, len(mixed._pending)) for one in learned), strict=True)
     mixed._gram, mixed._pending = _mean(grams), _mean(pending)
+    if mixed._trees is not None:
+        mixed._trees = mix_trees([one._trees for one in learned], before._trees, mixed.trees, base._n_queries)
+        mixed._trees.draw(mixed.seed, mixed._n_queries)
 
 
 def _in_columns_of(mixed: Any, other: Any) -> Any:
     """A copy of another ranker with the features of the mixed one, in its order."""
     made = copy.deepcopy(other)
-    made._meet_features_of([mixed])
+    made._reader.meet_features_of(made, [mixed])
     made._add_curves()
     order = np.arange(mixed._n_features) if mixed._columns is None else made._columns.of(mixed._columns.names)
     made._front = made._front.arranged(order)
     for name in ("_weights", "_sums", "_places", "_curvatures"):
         setattr(made, name, getattr(made, name)[order])
+    if made._trees is not None:
+        made._trees = made._trees.arranged(order)
     return made
 
 

@@ -1,27 +1,64 @@
 """Base class of rankers that hold rankers."""
 
-import copy
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from online_rank._kernels.arrays import all_finite
-from online_rank.base import Abilities, QueryEstimator, Ranker, RankingPipeline, Wrapper, ranker_of, steps_of
-from online_rank.base.schema import Nested, Schema
-from online_rank.base.undo import Undo, record
-from online_rank.query import Block, SparseRows, require_finite, single, with_features
+from online_rank.base import Abilities, Ranker, RankingPipeline, ranker_of, steps_of
+from online_rank.base.reader import Reader, own_names
+from online_rank.query import Block, SparseRows, feature_dicts, require_finite, single, with_features
 
 
-class NestedRanker(Wrapper, Ranker):
+class NestedReader(Reader):
+    """Lets the first ranker inside read queries, if all of them take documents as they are."""
+
+    def of(self, step: Any) -> Any:
+        """The ranker inside that reads queries for the one around it, or None."""
+        return step._wrapped[0] if (step._known or step.abilities).takes_documents and not step._passes else None
+
+    def fits(self, step: Any, block: Block) -> bool:
+        """As for every reader, or whether the block fits the ranker that reads."""
+        if step._passes:
+            return block.names is None
+        inner = self.of(step)
+        return super().fits(step, block) if inner is None else bool(inner._reader.fits(inner, block))
+
+    def align(self, step: Any, block: Block, grow: bool = False) -> Block:
+        """As for every reader, or as the ranker that reads aligns the block."""
+        if step._passes:
+            # Models inside get documents, so columns with names become such.
+            return with_features(block, feature_dicts(block), None)
+        inner = self.of(step)
+        if inner is None:
+            return super().align(step, block, grow)
+        block = inner._reader.align(inner, block, grow)
+        share_columns(inner, step)
+        return block
+
+
+class NestedRanker(Ranker):
     """A ranker that holds others, which learn from its features; a rejected query leaves all of them unchanged.
 
     Copies of the constructor's arguments learn, so the arguments themselves never change. The copies are in `learner` or
     `learners`. A ranker inside has the columns of this one; a pipeline reads each query itself.
     """
 
+    _reader = NestedReader()
+
     #: Abilities that it has if all inner rankers have them.
     _forwards: ClassVar[tuple[str, ...]] = ()
+
+    #: Whether its scores combine the scores of several models, which add features themselves as they learn.
+    _combines: ClassVar[bool] = False
+
+    #: Whether each model inside reads documents itself, and some make other features of them.
+    _passes: Any = False
+
+    @property
+    def _serving(self) -> Any:
+        return None if self._combines else self._wrapped[0]
 
     def _abilities(self) -> Abilities:
         inside = [model.abilities for model in self._wrapped]
@@ -34,25 +71,9 @@ class NestedRanker(Wrapper, Ranker):
             **{name: all(getattr(able, name) for able in inside) for name in self._forwards},
         )
 
-    @property
-    def _reader(self) -> Any:
-        """The first ranker inside, if all of them take documents as they are: it reads queries for this one."""
-        return self._wrapped[0] if (self._known or self.abilities).takes_documents else None
-
-    def _fits(self, block: Block) -> bool:
-        reader = self._reader
-        return super()._fits(block) if reader is None else reader._fits(block)
-
-    def _align(self, block: Block, grow: bool = False) -> Block:
-        reader = self._reader
-        if reader is None:
-            return super()._align(block, grow)
-        block = reader._align(block, grow)
-        share_columns(reader, self)
-        return block
-
     def _require_values(self, block: Block) -> None:
-        (require_finite if self._reader is None else self._reader._require_values)(block)
+        inner = self._reader.of(self)
+        (require_finite if inner is None else inner._require_values)(block)
 
     @property
     def _own_policy(self) -> Any:
@@ -66,7 +87,8 @@ class NestedRanker(Wrapper, Ranker):
 
     def _share_columns(self) -> None:
         """Give the inner rankers, which get features in the columns of this one, all of its columns."""
-        share_columns(self, *self._wrapped)
+        if not self._combines:
+            share_columns(self, *self._wrapped)
 
     def _score(self, X: Any) -> np.ndarray:
         return self._score_queries(X, single(X.shape[0]))
@@ -87,33 +109,6 @@ class NestedRanker(Wrapper, Ranker):
             return np.full(X.shape[0], np.nan)
         return model._score_all(Block(X, None, offsets, np.ones(len(offsets) - 1), names=self.feature_names))
 
-    def _record(self, log: list[Undo], block: Any = None) -> None:
-        super()._record(log, block)
-        for part in self._parts:
-            record(log, part, block)
-
-
-class RankerOfOne(NestedRanker):
-    """A ranker that holds one, which learns and ranks."""
-
-    _schema = Schema(_learner=Nested("Ranker", "RankingPipeline", features=True))
-
-    def __init__(self, ranker: Ranker | RankingPipeline) -> None:
-        super().__init__()
-        require_model("ranker", ranker)
-        self.ranker = ranker
-        self._learner: Any = copy.deepcopy(ranker)
-        adopt_features(self, [self._learner])
-
-    @property
-    def learner(self) -> Ranker | RankingPipeline:
-        """The ranker, or pipeline, that learns and ranks."""
-        return self._learner
-
-    @property
-    def _wrapped(self) -> list[Ranker | RankingPipeline]:
-        return [self._learner]
-
 
 def share_columns(source: Ranker, *rankers: Ranker | RankingPipeline) -> None:
     """Let rankers, and those inside them, know the features that `source` has met; pipelines meet them as they learn."""
@@ -121,7 +116,7 @@ def share_columns(source: Ranker, *rankers: Ranker | RankingPipeline) -> None:
         if isinstance(ranker, RankingPipeline):
             continue
         if n_new := source._n_features - ranker._n_features:
-            ranker._extend(None if source._columns is None else source._columns.since(ranker._n_features), n_new)
+            ranker._reader.extend(ranker, None if source._columns is None else source._columns.since(ranker._n_features), n_new)
         if isinstance(ranker, NestedRanker):
             ranker._share_columns()
 
@@ -131,18 +126,18 @@ def adopt_features(owner: Ranker, rankers: Sequence[Ranker | RankingPipeline]) -
 
     Raises ValueError if their features differ, or are in another order.
     """
-    owner._meet_features_of([step for step in map(first_step, rankers) if step is not None])
-    known = owner._own_names()
+    owner._reader.meet_features_of(owner, [step for step in map(first_step, rankers) if step is not None])
+    known = own_names(owner)
     for i, ranker in enumerate(rankers):
-        if not isinstance(ranker, RankingPipeline) and tuple(ranker._own_names()) != tuple(known[: ranker._n_features]):
+        if not isinstance(ranker, RankingPipeline) and tuple(own_names(ranker)) != tuple(known[: ranker._n_features]):
             raise ValueError(f"rankers[{i}] has learned from other features than the rankers before it, or in another order")
     share_columns(owner, *rankers)
 
 
-def first_step(model: Ranker | RankingPipeline) -> QueryEstimator | None:
+def first_step(model: Ranker | RankingPipeline) -> Any:
     """What meets the features of a model as they come, if it keeps their names."""
     first = steps_of(model)[0]
-    return first if isinstance(first, QueryEstimator) else None
+    return None if getattr(first, "_reader", None) is None else first
 
 
 def teach(model: Ranker | RankingPipeline, query: Block, row: np.ndarray) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 
 from online_rank._kernels import ridge as kernels
 from online_rank._kernels.dense import score
+from online_rank.base import Abilities, Ranker
 from online_rank.base.form import Head, Linear
 from online_rank.base.growth import grown_triangle, with_zeros
 from online_rank.base.lock import locked
@@ -17,7 +18,7 @@ from online_rank.base.schema import Array, Count, Derived, Integer, ListOf, Sche
 from online_rank.measures.learned import discounts
 from online_rank.measures.learned import measure as parse_measure
 from online_rank.query import Block
-from online_rank.rankers.fading import FadingRanker
+from online_rank.rankers import fading
 
 #: Largest first: until something has been ranked, the most cautious one serves.
 _LAMBDAS = 10.0 ** np.linspace(2.0, -3.0, 11)
@@ -29,7 +30,7 @@ _AT_ONCE = 256
 _WORK = 2e7
 
 
-class RidgeRanker(FadingRanker):
+class RidgeRanker(Ranker):
     r"""Linear ranker that solves a ridge regression on the grades, standardised within each query.
 
     With C the features of a query (m, d) less their means in the query, and t its grades, standardised in the query,
@@ -75,6 +76,7 @@ class RidgeRanker(FadingRanker):
     """
 
     _schema = Schema(
+        **fading.STATE,
         _measure=Derived(),
         _gram=Array(lambda ranker: ranker._n_features * (ranker._n_features + 1) // 2),
         _pending=ListOf(Array(None, "d"), kind=tuple),
@@ -90,10 +92,17 @@ class RidgeRanker(FadingRanker):
     max_features = 2048
     _changes_in_place = False
 
+    #: Older files lack it.
+    _at: float | None = None
+
+    half_life: float | str | None
+    _keep: float
+    _seconds: float | None
+
     def __init__(self, measure: str = "ndcg@10", *, half_life: float | str | None = None) -> None:
         super().__init__()
         self.measure = measure
-        self._fade_by(half_life)
+        fading.fade_by(self, half_life)
         self._measure = parse_measure(measure)
         # The upper triangle of A, row by row, without the last queries, whose rows are still to be added.
         self._gram = np.empty(0)
@@ -124,6 +133,9 @@ class RidgeRanker(FadingRanker):
         """The cumulative loss of each lambda."""
         return dict(zip(_LAMBDAS.tolist(), self._losses.tolist(), strict=True))
 
+    def _abilities(self) -> Abilities:
+        return Abilities(takes_time=self._seconds is not None)
+
     def _mix(self, shards: Sequence[Any], base: Any) -> None:
         """Add to the base the sums that each shard has beyond it."""
         if self.half_life is not None:
@@ -135,7 +147,7 @@ class RidgeRanker(FadingRanker):
         gram, moment = self._gram, self._moment
         for shard in shards:
             self._gram = self._gram + (self._placed_gram(shard) - gram)
-            self._moment = self._moment + (self._placed_from(shard, shard._moment[None])[0] - moment)
+            self._moment = self._moment + (self._reader.placed_from(self, shard, shard._moment[None])[0] - moment)
             self._losses = self._losses + (shard._losses - base._losses)
             self._n_queries += shard._n_queries - base._n_queries
         self._last_round = copy.copy(shards[-1]._last_round)  # Each instance overwrites its own row.
@@ -147,8 +159,8 @@ class RidgeRanker(FadingRanker):
             return other._full_gram()
         upper = np.zeros((other._n_features, other._n_features))
         upper[np.triu_indices(other._n_features)] = other._full_gram()
-        placed = self._placed_from(other, upper + np.triu(upper, 1).T)
-        return self._placed_from(other, placed.T)[np.triu_indices(self._n_features)]
+        placed = self._reader.placed_from(self, other, upper + np.triu(upper, 1).T)
+        return self._reader.placed_from(self, other, placed.T)[np.triu_indices(self._n_features)]
 
     def _solve_all(self) -> None:
         """Solve for all lambdas now."""
@@ -192,11 +204,11 @@ class RidgeRanker(FadingRanker):
             )
             if learns < 0:
                 return t
-            keep = self._kept(block, t)
+            keep = fading.kept(self, block, t)
             if learns:
                 self._add(X, y, weight, keep)
                 self._losses = keep * self._losses + weight * losses
-                self._pass_time(block, t)
+                fading.pass_time(self, block, t)
                 self._solve_some()
         return len(block.w)
 

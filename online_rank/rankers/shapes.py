@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from online_rank._kernels import curves
+from online_rank.base.reader import own_names
 from online_rank.query.levels import is_level
 from online_rank.rankers.curved import ALONE, MEMBERS, CurvedRanker, cells_of
 
@@ -120,7 +121,7 @@ class _Drawn:
     """The served curves of a ranker and the curves of its members, under its lock."""
 
     def __init__(self, ranker: CurvedRanker) -> None:
-        self._ranker, self._names = ranker, ranker._own_names()
+        self._ranker, self._names = ranker, own_names(ranker)
         self._whole = ranker._curves()
         shares, scales = ranker._choice()[: len(MEMBERS)] * ranker._scales(), ranker._scales()
         self._members = [ranker._drawn_by(ALONE[k] / scales) for k in range(len(MEMBERS)) if shares[k] > _LEAST_SHARE]

@@ -9,18 +9,32 @@ from online_rank import arguments
 from online_rank._kernels import clicks as kernels
 from online_rank._kernels import sparse
 from online_rank._kernels.codes import OPTIMIZER_ROWS, SCALE_FREE
+from online_rank.base.anatomy import Abilities
 from online_rank.base.growth import with_zeros
 from online_rank.base.schema import Array, FeaturesWhere, Real, Schema
 from online_rank.feedback.arrays import ShownBlock, shown_block
 from online_rank.feedback.policies import Policy
 from online_rank.query import Block
-from online_rank.rankers.exploring import ExploringRanker
+from online_rank.rankers import exploring
+from online_rank.rankers.averaged import LinearRanker, RowReader
 from online_rank.rankers.rules import SWAP_BEGINNING
 
 _N_KEPT = OPTIMIZER_ROWS[SCALE_FREE]
 
 
-class SwapRanker(ExploringRanker):
+class _Reader(RowReader):
+    """Reads features; the first query scales all initial weights, before anything is learned from it."""
+
+    def fits(self, step: Any, block: Block) -> bool:
+        """As for other linear rankers, once the initial weights have their scale."""
+        return not step._strength and super().fits(step, block)
+
+    def touched(self, step: Any, block: Block) -> np.ndarray | None:
+        """As for other linear rankers, once the initial weights have their scale."""
+        return None if step._strength else super().touched(step, block)
+
+
+class SwapRanker(LinearRanker):
     r"""Linear ranker that learns from clicks, by comparing pairs of documents whose order on the page was random.
 
     If anything is clicked, each pair of shown documents, i at position a and j at b > a, with gains g, contributes
@@ -85,7 +99,8 @@ class SwapRanker(ExploringRanker):
     """
 
     def __init__(self, policy: Policy | None = None, *, wealth: float = 0.1, signs: Mapping[Any, int] | None = None) -> None:
-        super().__init__(policy, half_life=0, signs=signs)
+        super().__init__(half_life=0, n_counters=exploring.N_COUNTERS)
+        exploring.begin(self, policy, signs)
         arguments.number("wealth", wealth, above=0.0)
         self.wealth = wealth
         self._state = np.empty((_N_KEPT, 0))
@@ -96,6 +111,7 @@ class SwapRanker(ExploringRanker):
         self._strength = 0.0
 
     _schema = Schema(
+        **exploring.STATE,
         _state=Array(_N_KEPT, FeaturesWhere(lambda ranker: ranker._rows is None)),
         _baseline=Array(2, kernels.PLACES, kernels.PLACES),
         _strength=Real(low=0.0),
@@ -104,22 +120,28 @@ class SwapRanker(ExploringRanker):
 
     _row_width = sparse.OPTIMIZER + _N_KEPT
     _rule_beginning = SWAP_BEGINNING
+    _reader = _Reader(touched_only="_rows")
 
-    def _updates(self) -> tuple[np.ndarray, np.ndarray]:
-        return self._state[0], self._state[1]
+    confidence = exploring.confidence
+    policy: Policy | None
+    _begun: bool
+
+    @property
+    def _own_policy(self) -> Policy:
+        return exploring.policy_of(self)
+
+    def _abilities(self) -> Abilities:
+        return exploring.abilities(self)
+
+    def _confidence(self) -> float:
+        return exploring.confidence_of(self, *self._state[:2])
 
     def _begin_with(self, weights: np.ndarray, strength: float) -> None:
         super()._begin_with(weights, 1.0)
+        self._check_state()
+        self._begun = True
         self._beginning = self._weights.copy()
         self._strength = strength
-
-    def _fits(self, block: Block) -> bool:
-        # The first query scales all initial weights before anything is learned from it.
-        return not self._strength and super()._fits(block)
-
-    def _touched(self, block: Block) -> np.ndarray | None:
-        # The first query scales all initial weights.
-        return None if self._strength else super()._touched(block)
 
     def _scale_beginning(self, block: Block, shown: ShownBlock) -> None:
         """Scale the initial scores to a standard deviation of `strength`, in the first query in which they vary.
@@ -150,10 +172,14 @@ class SwapRanker(ExploringRanker):
             self._rows[n : n + n_new, sparse.OPTIMIZER :] = new.T
 
     def _in_rows(self, rows: np.ndarray) -> dict[str, Any]:
+        exploring.note_evidence(self, *self._state[:2])
         rows[:, sparse.OPTIMIZER :] = self._state.T
         if self._begun:
             rows[:, sparse.BEGINNING] = self._beginning
-        return super()._in_rows(rows) | {"_state": self._state[:, :0].copy(), "_beginning": np.empty(0)}
+        return {"_state": self._state[:, :0].copy(), "_beginning": np.empty(0)}
+
+    def _learn(self, block: Block, rounds: np.ndarray) -> int:
+        return exploring.learn_with_signs(self, block, rounds)
 
     def _descend(self, block: Block, rounds: np.ndarray) -> int:
         shown = shown_block(block)

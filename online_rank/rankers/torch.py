@@ -13,10 +13,11 @@ from online_rank import arguments
 from online_rank._kernels import surrogates as kernels
 from online_rank._kernels.codes import OPTIMIZER_ROWS, OPTIMIZERS
 from online_rank._kernels.optimizers import descend
+from online_rank.base import Ranker
 from online_rank.base.lock import locked
 from online_rank.measures.learned import discounts
 from online_rank.query import Block
-from online_rank.rankers.averaged import AveragedRanker, averaging
+from online_rank.rankers.averaged import averaging, begin_to_average, served
 from online_rank.support.lazy import needs
 from online_rank.surrogates.own import resolve
 
@@ -27,7 +28,7 @@ _CALLING = threading.RLock()
 _LARGEST_GRADIENT = {"float32": 1e15, "float64": 1e150}
 
 
-class TorchRanker(AveragedRanker):
+class TorchRanker(Ranker):
     r"""Ranker whose scores come from a PyTorch module, learned one query at a time with this library's surrogates.
 
     A query is one forward pass of the module over its m documents, the gradient of the surrogate in the m scores, and one
@@ -85,6 +86,12 @@ class TorchRanker(AveragedRanker):
     >>> model.learn_one([[0.0, 1.0], [0.5, 0.0], [1.0, 1.0]], [0, 1, 2])  # doctest: +SKIP
     """
 
+    _served = served
+    _averages: bool
+    _weights: np.ndarray
+    _average: np.ndarray
+    _counters: np.ndarray
+
     _schema = None  # type: ignore[assignment]  # A module is code, which no file holds.
 
     def __init__(
@@ -100,7 +107,8 @@ class TorchRanker(AveragedRanker):
         half_life: float | None = 0,
         seed: int = 0,
     ) -> None:
-        super().__init__(half_life, n_counters=2)
+        super().__init__()
+        begin_to_average(self, half_life, n_counters=2)
         self.module = module
         self.surrogate = surrogate
         self.shape = shape

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from online_rank.base import serving_ranker
-from online_rank.rankers.shapes import Shape, has_shapes, shapes_of
+from online_rank.rankers.shapes import has_shapes, shapes_of
 from online_rank.serving.monitor import short_name
 
 #: Curves that the page shows at first, those that it shows on request, and levels of a category.
@@ -28,7 +28,7 @@ def curves_of(ranker: Any, n: int) -> dict[str, Any]:
     return {"features": len(shapes), "curves": [_shown(shape) for shape in shapes[:n]]}
 
 
-def _shown(shape: Shape) -> dict[str, Any]:
+def _shown(shape: Any) -> dict[str, Any]:
     name = short_name(shape.name)
     if shape.levels:
         levels = sorted(shape.levels, key=lambda level: -abs(level.height))[:_LEVELS]

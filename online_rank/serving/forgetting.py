@@ -14,6 +14,7 @@ from online_rank.preprocessing._keys import DOCUMENT
 from online_rank.preprocessing.crosses import CrossFeatures, suffix_of
 from online_rank.preprocessing.history import History
 from online_rank.query import Runs
+from online_rank.rankers.growing_trees import GrowingTrees
 from online_rank.serving.messages import BINARY_BEGINS, Forget
 from online_rank.serving.protocol import RankingService
 from online_rank.serving.reading import read, request_of
@@ -98,8 +99,9 @@ def without(content: bytes, wanted: Forget) -> tuple[bytes, frozenset[str]]:
 
     Raises ValueError as `forget`.
     """
-    model, names, n_keys = _without(from_bytes(content), wanted)
-    return to_bytes(model) if names or n_keys else content, names
+    before = from_bytes(content)
+    model, names, _ = _without(before, wanted)
+    return content if model is before else to_bytes(model), names
 
 
 def _without(model: Any, wanted: Forget) -> tuple[Any, frozenset[str], int]:
@@ -110,11 +112,23 @@ def _without(model: Any, wanted: Forget) -> tuple[Any, frozenset[str], int]:
     entries: list[Any] = [] if wanted.entry is None else [wanted.entry]
     entries += [] if wanted.document is UNSET else [(DOCUMENT, wanted.document)]
     without, names = _without_crosses(model, wanted)
+    without = _without_windows(without, model)
     if not any(name in step.names for step in parts_of(without, History) for name, _ in entries):
         return without, names, 0
+    emptied = without
     without = copy.deepcopy(model) if without is model else without
     n_keys = sum(step.forget(name, value) for step in parts_of(without, History) for name, value in entries)
-    return (without if n_keys or names else model), names, n_keys
+    return (without if n_keys else emptied), names, n_keys
+
+
+def _without_windows(without: Any, model: Any) -> Any:
+    """A model whose trees have forgotten the queries that they grow from: these have no ids, so all of them go."""
+    if not any(trees.n_queries for trees in parts_of(without, GrowingTrees)):
+        return without
+    without = copy.deepcopy(model) if without is model else without
+    for trees in parts_of(without, GrowingTrees):
+        trees.empty_window()
+    return without
 
 
 def _without_crosses(model: Any, wanted: Forget) -> tuple[Any, frozenset[str]]:

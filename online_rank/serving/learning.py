@@ -17,7 +17,7 @@ from online_rank.measures.learned import as_scores
 from online_rank.metrics.base import running_means
 from online_rank.preprocessing.history import AT, PLACES
 from online_rank.query import Block, as_grades
-from online_rank.query.blocks import ONE, with_feedback
+from online_rank.query.blocks import with_feedback
 from online_rank.serving import messages
 from online_rank.serving.challenge import drafted_by_challenge, seen_by
 from online_rank.serving.outcomes import Outcome, Reply, UnknownQuery
@@ -280,7 +280,7 @@ def _learn_once(
         challenge.compare(state._target, state.model, query, y)
     within = growth_limited(MAX_GROWTH + CELLS_A_BYTE * n_bytes)
     if not drafted:
-        learned = with_feedback(query, (y,) if clicked else y, ONE, served)
+        learned = with_feedback(query, (y,) if clicked else y, served=served)
         within.run(learn_within, state.model, _at_time(state.model, learned, at), changes)
     if challenge is not None and drafted:
         challenge.count(y)

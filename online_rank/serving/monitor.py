@@ -13,7 +13,6 @@ from online_rank.feedback import Clicks, PositionBias
 from online_rank.intervals import LossInterval
 from online_rank.measures.learned import AnyMeasure
 from online_rank.measures.learned import measure as parse_measure
-from online_rank.rankers.hedge import Hedged
 from online_rank.rankers.shapes import has_shapes
 from online_rank.serving.clock import CLOCK
 from online_rank.serving.protocol import Reply
@@ -275,7 +274,7 @@ class Monitor:
 
 def _compared(ranker: Any) -> np.ndarray | None:
     """The weights of features, if they are few enough to be compared; otherwise they are not even copied."""
-    if isinstance(ranker, Hedged):
+    if hasattr(type(ranker), "candidates"):
         return None  # Its weights belong to members.
     few = getattr(ranker, "n_features", 0) <= _LARGEST_COMPARED
     weights = getattr(ranker, "weights", None) if few else None

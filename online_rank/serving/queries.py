@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET
 
 from online_rank.base import abilities_of, parts_of, steps_of
-from online_rank.base.asked import require_taken
+from online_rank.base.reader import require_taken
 from online_rank.feedback import Impression
 from online_rank.limits import MAX_DOCUMENTS
 from online_rank.preprocessing.history import AT

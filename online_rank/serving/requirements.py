@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from online_rank.base import parts_of, steps_of
-from online_rank.base.anatomy import Wrapper
 from online_rank.base.step import QueryStep
 from online_rank.limits import ALWAYS_DOCUMENTS, CELLS_A_BYTE, MAX_CELLS, MAX_KNOWN_CELLS
 from online_rank.query import Block
@@ -53,7 +52,7 @@ def arrays_of(
             # An array of named columns gets those that the step knows, too.
             n_columns = max(n_features, _known(step))
             yield step, max(cells := step._cells(n_documents, n_columns), n_documents * n_columns * is_array), known
-        for inner in step._wrapped if isinstance(step, Wrapper) else ():
+        for inner in getattr(step, "_wrapped", ()):
             yield from arrays_of(inner, n_documents, n_features, known, is_array)
         if isinstance(step, QueryStep):
             is_array = is_array or cells > 0

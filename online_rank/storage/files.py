@@ -28,10 +28,11 @@ from online_rank import __version__, arguments
 from online_rank.base.schema import StateError
 from online_rank.limits import FORMAT_VERSION
 from online_rank.storage.archive import ModelFileError, read_archive, write_archive
-from online_rank.storage.folder import sync_directory
 from online_rank.storage.tree import pack, unpack
 
 _FORMAT = "online_rank"
+#: How the addresses of PostgreSQL databases begin.
+SCHEMES = ("postgresql://", "postgres://")
 _HEADER = "header.json"
 
 #: Memory that a header may take, in addition to four times the size of the file.
@@ -289,3 +290,19 @@ def require_replaceable(path: str | os.PathLike[str]) -> None:
     except FileNotFoundError:
         if not target.parent.is_dir():
             raise OSError(errno.ENOENT, f"there is no directory {target.parent}", str(path)) from None
+
+
+def sync_directory(directory: str | os.PathLike[str]) -> None:
+    """Make the names in a directory durable, if the system supports it."""
+    if os.name == "nt":
+        return
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def is_postgres(place: Any) -> bool:
+    """Whether a place is the address of a PostgreSQL database."""
+    return isinstance(place, str) and place.startswith(SCHEMES)

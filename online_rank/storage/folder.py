@@ -8,6 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from online_rank.storage.files import sync_directory
+
 OWNER = "owner"
 
 
@@ -134,17 +136,6 @@ def open_in(path: Path, name: str, flags: int) -> int:
         os.close(file)
         raise
     return file
-
-
-def sync_directory(directory: str | os.PathLike[str]) -> None:
-    """Make the names in a directory durable, if the system supports it."""
-    if os.name == "nt":
-        return
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def identity(path: Path) -> Any:

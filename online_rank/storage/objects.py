@@ -120,6 +120,8 @@ def check_settled(value: Any, parameters: dict[str, Any], state: dict[str, Any],
 
 def restore(cls: type, parameters: dict[str, Any], state: dict[str, Any], where: str, budget: Budget) -> Any:
     """A new object of `cls` from a file; settings and state must match what the class declares."""
+    # What a file does not set was this in the version that wrote it.
+    parameters = {**getattr(cls, "_earlier", {}), **parameters}
     _check_settings(cls, parameters, where)
     fields = schema(cls)
     stored = {name: field for name, field in fields.items() if not isinstance(field, Derived)}

@@ -13,13 +13,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from online_rank.storage.database import Query, Rows
+from online_rank.storage.files import is_postgres
 from online_rank.storage.folder import CheckpointError, FolderInUse
 from online_rank.storage.journal import TABLES, Journal
 from online_rank.storage.saved import Saved
 from online_rank.support.lazy import needs
 
-#: How the addresses begin.
-SCHEMES = ("postgresql://", "postgres://")
 _SCHEMA = "online_rank"
 #: The advisory lock of the leader; there is one of each number in a database.
 _LOCK = int.from_bytes(_SCHEMA.encode()[:8])
@@ -230,11 +229,6 @@ def saved_in_postgres(place: str) -> Iterator[Saved]:
     with contextlib.closing(_PostgresRows(place, _connected(place))) as rows, rows._translated():
         rows._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         yield Saved(rows)
-
-
-def is_postgres(place: Any) -> bool:
-    """Whether a place is the address of a PostgreSQL database."""
-    return isinstance(place, str) and place.startswith(SCHEMES)
 
 
 def require_folder(place: Any, instead: str) -> None:

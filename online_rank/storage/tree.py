@@ -18,9 +18,9 @@ import numpy as np
 
 from online_rank import extensions
 from online_rank.base.anatomy import share_lock, steps_of
-from online_rank.base.lock import Locked
 from online_rank.base.names import Columns
 from online_rank.base.schema import StateError
+from online_rank.base.step import QueryStep
 from online_rank.limits import MAX_DEPTH, is_integer
 from online_rank.storage.objects import Budget, check_settled, class_of, name_of, registered, restore, split
 from online_rank.storage.river_classes import COMPILED, TYPES, compiled_name
@@ -122,7 +122,7 @@ class _Packer:
         if id(value) in self._seen:
             raise TypeError(f"cannot save {where}: the same {name} also occurs elsewhere in the model")
         self._seen.add(id(value))
-        if self._held is not None and isinstance(value, Locked):
+        if self._held is not None and isinstance(value, QueryStep):
             self._held.enter_context(value._lock)
         settings, state = split(value, where)
         if self._checked:

@@ -1,14 +1,19 @@
 """Files of others as streams of queries; synthetic streams with known truth; simulated users."""
 
+from typing import TYPE_CHECKING
+
 from online_rank.stream.clicked import read_clicks
 from online_rank.stream.group import group_rows
 from online_rank.stream.parts import Part, parts
 from online_rank.stream.plan import Column, Plan
 from online_rank.stream.reader import Documents, Queries, read
 from online_rank.stream.source import ReadError, ReadWarning
-from online_rank.stream.synth import Drifting, NoisyTeacher, Separable
-from online_rank.stream.weblike import WebLike
 from online_rank.stream.write import write_letor
+from online_rank.support.lazy import lazily
+
+if TYPE_CHECKING:
+    from online_rank.stream.synth import Drifting, NoisyTeacher, Separable
+    from online_rank.stream.weblike import WebLike
 
 __all__ = [
     "Column",
@@ -28,3 +33,8 @@ __all__ = [
     "read_clicks",
     "write_letor",
 ]
+
+# Streams of studies, which readers of files do not need.
+__getattr__, __dir__ = lazily(
+    __name__, {"Drifting": "synth", "NoisyTeacher": "synth", "Separable": "synth", "WebLike": "weblike"}
+)

@@ -34,9 +34,11 @@ ROOMS = (
 
 #: Public modules that are no rooms: they have API pages, too.
 MODULES = (
+    "base.schema",
     "client",
     "distributed.dask",
     "distributed.keyed",
+    "limits",
     "measures.own",
     "sklearn",
     "stream.clicks",
@@ -106,6 +108,7 @@ _IN_ROOMS = {
         "TeamDraft",
     ),
     "rankers.fixed": ("FixedRanker",),
+    "rankers.growing_trees": ("GrowingTrees",),
     "serving": ("Challenge", "FeedbackPlan", "PendingQueries", "RankingService"),
     "stream.clicks": (
         "BayesianUser",
@@ -118,6 +121,32 @@ _IN_ROOMS = {
     ),
     "surrogates": ("Surrogate",),
 }
+
+#: Modules, relative to `online_rank`, that declare the bounds of a ranker that only studies use, by the name of its class. They
+#: are imported when such a ranker is tracked or certified.
+BOUNDS = {"KernelPerceptronRanker": ("bounds.projection",), "SlamRanker": ("bounds.any_step", "bounds.theorems")}
+
+#: The modules of the commands, relative to `online_rank.cli.commands`, and their functions, in the order of `--help`.
+COMMANDS = {
+    "warm_up": ("warm_up",),
+    "demo": ("demo",),
+    "train": ("train",),
+    "grades": ("grades",),
+    "rank": ("rank",),
+    "fuse": ("fuse",),
+    "explain": ("explain",),
+    "export": ("export",),
+    "evaluate": ("evaluate",),
+    "compare": ("compare",),
+    "stream": ("stream",),
+    "serve": ("serve",),
+    "forget": ("forget",),
+    "repair": ("repair",),
+    "backup": ("backup", "restore"),
+}
+
+#: What commands of the core call of the service, and its module: the service as a folder or a database has it.
+_OF_THE_SERVICE = {"read_service": "serving.durable"}
 
 #: The module of each name that `online_rank` itself offers.
 TOP_LEVEL = {name: module for module, names in _NAMES.items() for name in names}
@@ -136,6 +165,11 @@ def home_of(cls: type) -> str | None:
     if module is None:
         return None
     return module if getattr(sys.modules.get(f"online_rank.{module}"), cls.__name__, None) is cls else None
+
+
+def service(name: str) -> Any:
+    """What the core calls of the service, by name."""
+    return getattr(importlib.import_module(f"online_rank.{_OF_THE_SERVICE[name]}"), name)
 
 
 def public_class(name: str) -> Any:

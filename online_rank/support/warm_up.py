@@ -22,7 +22,8 @@ def warm_up(*models: Any) -> None:
 
     A wheel for a system and a processor contains compiled kernels, so there is nothing to do. In a checkout, a call without
     models compiles the kernels of all rankers into one file in the user's cache folder (or in `ONLINE_RANK_CACHE_DIR`), which
-    later processes load in milliseconds and without numba; this takes one to two minutes. On systems and processors without
+    later processes load in milliseconds and without numba; this takes one to two minutes. A call that was stopped leaves the
+    kernels that it finished, and the next call continues with them. On systems and processors without
     such files, and for given models, numba compiles the kernels and caches them next to the package if that folder is writable,
     otherwise in its own cache folder (`NUMBA_CACHE_DIR`). `online-rank --version` says which is in use.
 
@@ -30,7 +31,8 @@ def warm_up(*models: Any) -> None:
     ----------
     *models
         Rankers or pipelines; copies of them learn and rank two small queries. The default, if no file of kernels can be
-        used, is `PerceptronRanker()`, alone and behind a `StreamQuantileMap`, and `GradientRanker()`.
+        used, is `AdditiveRanker()`, which services and commands begin with, then `PerceptronRanker()`, alone and behind a
+        `StreamQuantileMap`, and `GradientRanker()`.
 
     Raises
     ------
@@ -42,7 +44,7 @@ def warm_up(*models: Any) -> None:
     >>> from online_rank import PerceptronRanker, warm_up
     >>> warm_up(PerceptronRanker())
     """
-    from online_rank import GradientRanker, PerceptronRanker, StreamQuantileMap
+    from online_rank import AdditiveRanker, GradientRanker, PerceptronRanker, StreamQuantileMap
     from online_rank._kernels.ahead import loading
 
     if not models and loading.is_missing():
@@ -51,7 +53,8 @@ def warm_up(*models: Any) -> None:
                 "the kernels could not be compiled ahead of time, as the output above says; ONLINE_RANK_JIT=1 uses numba"
             )
         return
-    chosen = models or (PerceptronRanker(), StreamQuantileMap() | PerceptronRanker(), GradientRanker())
+    defaults = AdditiveRanker(), PerceptronRanker(), StreamQuantileMap() | PerceptronRanker(), GradientRanker()
+    chosen = models or defaults
     for dtype, model in itertools.product((np.float64, np.float32), chosen):
         _use(model, (np.arange(12.0).reshape(4, 3) % 5).astype(dtype), np.array([0, 1, 2, 0]))
 
@@ -182,9 +185,11 @@ def _build(folder: Path, targets: Iterable[str], only: Iterable[str] = ()) -> in
 
     `only` names kernels, such as `dense.score`; if empty, all are built. A complete file for this machine is kept only after
     another process has called each of its kernels, because faulty machine code would crash that process and every later one.
+    Each kernel is kept as soon as it is compiled: a build that is stopped, by Ctrl-C or a kill, continues where it was.
     """
     from online_rank._kernels.ahead import loading
     from online_rank._kernels.ahead.building import environment
+    from online_rank._kernels.ahead.finished import Finished
     from online_rank._kernels.ahead.trust import make_folder
 
     # Processes that try the code ignore relative paths.
@@ -201,13 +206,17 @@ def _build(folder: Path, targets: Iterable[str], only: Iterable[str] = ()) -> in
             for target in targets
         }
         for target, process in running.items():
-            built = process.wait() == 0
+            ended = process.wait()
+            built = ended == 0
             if built and not only and target in loading.targets()[:1]:
                 tried = {**os.environ, "ONLINE_RANK_CACHE_DIR": untried}
                 built = subprocess.run([*command, "--try"], env=tried).returncode == 0
             if built:
                 name = loading.object_name(target)
                 os.replace(Path(untried, name), folder / name)
+            # What a signal has stopped continues from the kept kernels; what failed is compiled again.
+            if ended >= 0:
+                Finished(folder, target).forget()
             failed += not built
     return failed
 
@@ -234,7 +243,8 @@ def _record_and_build(folder: Path, target: str, only: Iterable[str]) -> None:
             shown = now
             print(f"online-rank: {done} of {n} kernels for {target}, {now - begin:.0f} s", file=sys.stderr, flush=True)
 
-    path, left_out = build(calls, target, folder, show)
+    # `_build` makes the folder of files that are not tried yet inside the folder of object files.
+    path, left_out = build(calls, target, folder, show, kept_in=folder.parent)
     print(f"{path}: {path.stat().st_size:,} bytes")
     for name, reason in left_out.items():
         print(f"  left to numba: {name}, since {reason}")

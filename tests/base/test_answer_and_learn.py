@@ -51,7 +51,7 @@ def test_a_block_is_answered_and_learned_as_its_queries_are(make):
     for first, stop in ((1, 2), (2, 31), (31, N)):
         rows = slice(M * first, M * stop)
         block = read_query(X[rows], y[rows], qid=qid[rows])
-        assert blocks._fits(block)
+        assert blocks._takes_in_turn(block)
         answers, learned = blocks._ask_and_learn(block, block)
         assert answers.reshape(-1, M).tolist() == scores[first:stop]
         np.testing.assert_array_equal(learned, rounds[first:stop])

@@ -12,6 +12,7 @@ from online_rank import (
     StreamQuantileMap,
     StreamScaler,
 )
+from online_rank.base.reader import columns_of
 from online_rank.storage.files import from_bytes, to_bytes
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*least recently used leave.*:UserWarning")
@@ -61,7 +62,7 @@ def test_what_leaves_is_least_recently_used_and_what_stays_is_projected(kind, is
     for x, y in stream(120):
         names = list(dict.fromkeys(name for document in x for name in document))
         gone = recent.meet(names)
-        columns = twin._columns_of(tuple(gone)) if gone else []
+        columns = columns_of(twin, tuple(gone)) if gone else []
         for array in (twin._weights, twin._average, getattr(twin, "_state", np.zeros((0, 0))).T):
             if len(array):
                 array[columns] = 0.0

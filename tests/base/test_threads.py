@@ -19,7 +19,8 @@ from online_rank import (
     StreamScaler,
 )
 from online_rank.base import parts_of, steps_of
-from online_rank.base.lock import Locked, locked
+from online_rank.base.lock import locked
+from online_rank.base.step import QueryStep
 from online_rank.metrics import NDCG
 from online_rank.query import SparseRows
 from online_rank.storage.files import from_bytes, to_bytes
@@ -187,7 +188,7 @@ def test_a_method_that_had_no_lock():
 
 def test_locks_are_neither_state_nor_compared():
     model = PerceptronRanker()
-    assert isinstance(model, Locked)
+    assert isinstance(model, QueryStep)
     assert "_lock" not in vars(model)
     assert "_lock" not in model.__getstate__()
 

@@ -9,10 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from online_rank import LossTracker, PerceptronRanker, SlamRanker, bounds
-from online_rank.bounds.declaration import BOUNDS
+from online_rank.bounds.declaration import BOUNDS, declare_for
 from tests.helpers import MEASURES
 from tests.reference import bounds as reference
 from tests.reference import perceptron as perceptron_reference
+
+declare_for(SlamRanker)
 
 NUMBERS = {
     "comparator_loss": 2.0, "norm": 3.0, "R_X": 1.5, "m": 4, "k": 3, "v_max": 5.0, "gamma": 0.5, "squared_gradient_norms": 7.0,

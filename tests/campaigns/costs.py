@@ -25,7 +25,6 @@ from msgspec import UNSET
 
 from online_rank import limits
 from online_rank.base import parts_of
-from online_rank.base.columns import QueryEstimator
 from online_rank.query import read_query
 from online_rank.serving import Challenge, FeedbackPlan
 from online_rank.serving.messages import BINARY_BEGINS
@@ -362,7 +361,7 @@ def _granted(service: RankingService, asked: bytes) -> int:
 def _granted_to_features(service: RankingService, learned: RankingService) -> int:
     """Bytes of what the new features of a request added to the models, as far as any request may add them."""
     both = zip(parts_of(service.model), parts_of(learned.model), strict=False)
-    added = [old._added(new.n_features - old.n_features) for old, new in both if isinstance(old, QueryEstimator)]
+    added = [old._added(new.n_features - old.n_features) for old, new in both if getattr(old, "_reader", None) is not None]
     return 8 * min(sum(added), limits.MAX_GROWTH)
 
 

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from river import compose
 
-from online_rank.base.anatomy import Able
-from online_rank.base.lock import Locked
+from online_rank.base.step import QueryStep
 from online_rank.checks._subject import as_block, is_ranker, make_queries, taught_by
 
 
@@ -30,7 +29,7 @@ class _WatchedLock:
 
 
 def methods_hold_the_lock(model: Any) -> None:
-    """Every public method, and every property that returns an array, takes the lock of the model (`Locked`, `locked`).
+    """Every public method, and every property that returns an array, takes the lock of the model (`QueryStep`, `locked`).
 
     Methods that river defines, class methods, and hooks, which are called while it is held, are left out.
     """
@@ -73,7 +72,7 @@ def _public(model: Any) -> Iterator[tuple[str, Callable[[], Any], bool]]:
     known = {"x": x, "y": grades, "x_a": x[0], "x_b": x[0], "X": X, "qid": qid}
     for name, member in inspect.getmembers_static(type(model)):
         owner = next(cls for cls in type(model).__mro__ if name in vars(cls))
-        if name.startswith(hidden) or not issubclass(owner, Locked) or name in getattr(model, "_hooks", ()):
+        if name.startswith(hidden) or not issubclass(owner, QueryStep) or name in getattr(model, "_hooks", ()):
             continue
         if isinstance(member, property):
             if isinstance(getattr(model, name), np.ndarray):
@@ -91,7 +90,7 @@ def _lockable(value: Any, seen: set[int]) -> Iterator[Any]:
     if id(value) in seen:
         return
     seen.add(id(value))
-    if isinstance(value, Able):
+    if isinstance(value, QueryStep):
         if value.abilities.learns:
             yield value
         settings = () if issubclass(type(value), compose.Pipeline) else value._get_params()  # type: ignore[attr-defined]

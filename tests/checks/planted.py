@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from online_rank import PerceptronRanker, Ranker, measure
+from online_rank.base import Reader
 
 #: A line of the ranker that docs/extending.md shows, and a bug that the issues of this library knew by name.
 _RIGHT = "self._weights = np.append(self._weights, np.zeros(n_new))"
@@ -169,9 +170,12 @@ class Amnesiac(Plain):
 class TrustsOrder(Plain):
     """Features are taken in the order in which they come."""
 
-    def _align(self, query, grow=False):
-        renamed = grow and self.feature_names
-        return super()._align(query._replace(names=self.feature_names) if renamed else query, grow)
+    class _TrustingReader(Reader):
+        def align(self, step, block, grow=False):
+            renamed = grow and step.feature_names
+            return super().align(step, block._replace(names=step.feature_names) if renamed else block, grow)
+
+    _reader = _TrustingReader()
 
 
 class Unseeded(Plain):

@@ -406,7 +406,7 @@ def test_a_service_begins_with_the_ranking_of_today(files, field):
     assert " | ".join(type(step).__name__ for step in steps_of(service.challenge.model)) == "StreamQuantileMap | ClickRidge"
     assert ranker_of(service.challenge.model).today == {"score": -1.0 if field[0] == "-" else 1.0}
     assert (service.keep, service.challenge.promote_at) == (0.95, 0.95)
-    (line,) = how_it_serves(service, [])
+    (line,) = how_it_serves(service.model, service.challenge, [])
     assert line.startswith(
         "draws the lists to show around the ranking of today; with votes on 9.5% of them, users see at least 95.0%"
     )

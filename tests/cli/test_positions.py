@@ -21,7 +21,6 @@ from online_rank.base import ranker_of
 from online_rank.cli.options import Service
 from online_rank.cli.positions import how_it_serves, with_examination
 from online_rank.cli.service import maker
-from online_rank.serving import RankingService
 
 WINDOW = {"feedback_window": "30m", "event": ["click=1"]}
 
@@ -75,27 +74,27 @@ def test_files_of_something_else_are_refused(text, tmp_path):
 def test_a_click_model_takes_an_examination_where_it_lacks_one(tmp_path):
     (tmp_path / "e").write_text("1 0.5")
     lacking = ClickPerceptron(credit="propensity")
-    assert "learns from no feedback" in how_it_serves(RankingService(lacking), [])[0]
+    assert "learns from no feedback" in how_it_serves(lacking, None, [])[0]
     assert with_examination(lacking, str(tmp_path / "e"), False).examination == (1.0, 0.5)
-    assert how_it_serves(RankingService(lacking), []) == ["ranks greedily; learns from clicks on what it shows"]
+    assert how_it_serves(lacking, None, []) == ["ranks greedily; learns from clicks on what it shows"]
     assert with_examination(SwapRanker(), str(tmp_path / "e"), True).confidence == 0.0
 
 
 def test_it_prints_what_is_shown_and_learned():
-    assert how_it_serves(RankingService(PerceptronRanker()), []) == ["ranks greedily; learns from grades"]
-    assert how_it_serves(RankingService(BlendRanker()), ["click"]) == [
+    assert how_it_serves(PerceptronRanker(), None, []) == ["ranks greedily; learns from grades"]
+    assert how_it_serves(BlendRanker(), None, ["click"]) == [
         "ranks greedily; learns from grades and events (click), as if positions did not matter"
     ]
-    assert how_it_serves(RankingService(SwapRanker()), []) == [
+    assert how_it_serves(SwapRanker(), None, []) == [
         "draws the lists to show from all documents, at confidence 0.00, without a budget: the model began with nothing "
         "(--from-today FIELD draws around the ranking of today); "
         "learns from clicks on what it shows"
     ]
     assert (
         "draws the lists to show within a budget: users see at least 98.0% of the greedy lists' DCG"
-        in how_it_serves(RankingService(SwapRanker.from_weights([1.0])), [])[0]
+        in how_it_serves(SwapRanker.from_weights([1.0]), None, [])[0]
     )
-    assert "at least 90.8% of" in how_it_serves(RankingService(ExaminedRanker(PerceptronRanker())), [])[0]
+    assert "at least 90.8% of" in how_it_serves(ExaminedRanker(PerceptronRanker()), None, [])[0]
 
 
 def test_given_weights_behind_what_has_met_nothing_are_refused_or_taught(tmp_path):

@@ -36,6 +36,7 @@ def folder(tmp_path_factory):
     done = subprocess.run(command, capture_output=True, text=True, env=PLAIN)
     assert done.returncode == 0, done.stderr
     assert "left to numba" not in done.stdout
+    assert not [*folder.glob("*.parts")], "kernels of a complete build are kept"
     assert (
         done.stderr.splitlines()[0]
         == f"online-rank: compiling the kernels for {loading.targets()[0]}, which takes some minutes"
@@ -141,6 +142,53 @@ def test_arrays_without_rows_are_taken(as_elsewhere, tmp_path):
         "print(total(np.ones((0, 5))), total(np.ones((3, 0))), total(np.ones((3, 5))), total(np.ones((3, 4)).T))\n"
     )
     assert run(called, ONLINE_RANK_CACHE_DIR=str(tmp_path)) == ["0.0 0.0 15.0 compiled"]
+
+
+def test_a_stopped_build_continues_with_the_kernels_that_it_finished(tmp_path):
+    """Three kernels; the first build is stopped before the third. A damaged file is compiled again."""
+    target = loading.targets()[0]
+    build = (
+        "import sys, numba\n"
+        "from pathlib import Path\n"
+        "from online_rank._kernels._jit import Kernel\n"
+        "from online_rank._kernels.ahead import building\n"
+        "def once(x):\n    return 1.0 + x\n"
+        "def twice(x):\n    return 2.0 * x\n"
+        "def thrice(x):\n    return 3.0 * x\n"
+        "compiled, compile = [], building._without_wrappers\n"
+        "def counted(kernel, arguments):\n"
+        "    compiled.append(kernel.py_func.__name__)\n"
+        "    return compile(kernel, arguments)\n"
+        "building._without_wrappers = counted\n"
+        "def show(done, n):\n"
+        "    if done == int(sys.argv[-1]):\n"
+        "        raise KeyboardInterrupt\n"
+        f"calls, folder = [(Kernel(one, {{}}), (numba.float64,)) for one in (once, twice, thrice)], Path({str(tmp_path)!r})\n"
+        "try:\n"
+        f"    building.build(calls, {target!r}, folder, show, kept_in=folder)\n"
+        "except KeyboardInterrupt:\n"
+        "    print('stopped')\n"
+        "print(*compiled)\n"
+    )
+
+    def built(stop):
+        done = subprocess.run([sys.executable, "-c", build, stop], capture_output=True, text=True, env=environment(target))
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+
+    assert built("2") == ["stopped", "once twice"]
+    assert not list(tmp_path.glob("*.o"))
+    kept = sorted(tmp_path.glob("*.parts/*.bc"))
+    assert len(kept) == 2
+    assert built("-1") == ["thrice"]
+    called = (
+        "from online_rank._kernels.ahead.loading import entry\n"
+        "print(*[entry(f'__main__.{name}', lambda x: 'compiled')(5.0) for name in ('once', 'twice', 'thrice')])\n"
+    )
+    assert run(called, ONLINE_RANK_CACHE_DIR=str(tmp_path)) == ["6.0 10.0 15.0"]
+    for path in kept:
+        path.write_bytes(path.read_bytes()[:-1])
+    assert built("-1") == ["once twice"]
 
 
 def test_named_tuples_are_taken(tmp_path):

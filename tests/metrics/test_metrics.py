@@ -162,6 +162,22 @@ def test_bipartite_linear_ndcg():
     assert LinearNDCG().value_one(grades, list(range(m + n))) == (m * (m - 1) / 2) / (m * n + m * (m - 1) / 2)
 
 
+@pytest.mark.parametrize(("positives", "negatives"), [(1, 1), (1, 4), (3, 2), (3, 3)])
+def test_few_exchanges_lead_from_the_ideal_ranking_to_any_other(positives, negatives):
+    # [JG, Lemma 1]: breadth first over all exchanges of two documents, from the ideal ranking of two grades.
+    reached = {(1,) * positives + (0,) * negatives: 0}
+    border = list(reached)
+    for ranking in border:
+        for i, j in itertools.combinations(range(len(ranking)), 2):
+            exchanged = list(ranking)
+            exchanged[i], exchanged[j] = ranking[j], ranking[i]
+            if (found := tuple(exchanged)) not in reached:
+                reached[found] = reached[ranking] + 1
+                border.append(found)
+    assert len(reached) == math.comb(positives + negatives, positives)
+    assert max(reached.values()) == min(positives, negatives)
+
+
 @pytest.mark.parametrize("kind", ALL)
 def test_tie_policies_are_ordered(kind):
     rng = np.random.default_rng(2)

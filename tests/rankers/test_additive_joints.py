@@ -183,7 +183,7 @@ def test_levels_of_a_refused_query_are_forgotten():
         model.learn_one({"d0": {"brand": "never"}, "d1": {"brand": "a"}}, {"d0": -1, "d1": 0})
     model.learn_one(pd.DataFrame({"price": [1.0, 2.0], "length": [3.0, np.nan]}), [0, 1])
     model.learn_one(pd.DataFrame({"price": [1.0, 2.0]}), [0, 1])
-    assert model._placed(np.ones((1, 1)), np.array([0]))[0, -1] != 0.0
+    assert model._reader.placed(model, np.ones((1, 1)), np.array([0]))[0, -1] != 0.0
 
 
 def test_requests_name_bad_values_and_learn_nothing():

@@ -203,7 +203,7 @@ def test_the_default_blend_is_curves_and_trees_behind_their_map(relative):
     model, curves = BlendRanker(relative=relative), AdditiveRanker(relative=relative)
     trees = BoostedRanker(decay=0.012, learning_rate=0.2, longest_gap=20)
     for x, y in documents(60):
-        curves._align(read_query(x, y, documents=True), grow=True)
+        curves._reader.align(curves, read_query(x, y, documents=True), grow=True)
         names, front = curves.feature_names, curves._front
         rows = np.array(
             [[1.0 if d.get(n[0]) == n[-1] else 0.0 if type(n) is tuple else d.get(n) for n in names] for d in x], float
@@ -215,7 +215,7 @@ def test_the_default_blend_is_curves_and_trees_behind_their_map(relative):
             mapped[:, j] = np.where(np.isnan(rows[:, j]), -5.2, np.maximum(g, -2.6))
         if trees.n_features < len(names):
             before = trees.n_features
-            trees._extend(None, len(names) - before)
+            trees._reader.extend(trees, None, len(names) - before)
             for bins in trees._bins:  # Earlier documents lacked the new numbers; new levels they did not have.
                 bins[:, [j for j in range(before, len(names)) if type(names[j]) is not tuple]] = 0
         if model.n_queries:

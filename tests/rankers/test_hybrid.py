@@ -118,7 +118,7 @@ def test_several_queries_and_bare_dicts_are_distinguished_from_a_query():
 
 class TestFixedRanker:
     def test_it_learns_nothing_and_measures_its_loss(self):
-        model = FixedRanker({"x": 1.0}, "ap")
+        model = FixedRanker({"x": 1.0}, measure="ap")
         for _ in range(3):
             model.learn_one({"a": {"x": 2.0}, "b": {"x": 1.0, "y": 9.0}}, {"a": 0, "b": 1})
         assert model.predict_one({"a": {"x": 2.0}, "b": {"y": 9.0}}) == {"a": 2.0, "b": 0.0}

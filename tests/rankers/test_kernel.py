@@ -70,7 +70,7 @@ def certified(model, queries, documents, coefficients):
     for x, y in queries:
         query = read_query(x, y)
         row = np.empty((1, len(Round._fields)))
-        query = model._align(query, grow=True)
+        query = model._reader.align(model, query, grow=True)
         s = model._values(query.X, model._weights)
         assert model._learn(query, row) == 1
         model._last_round = row

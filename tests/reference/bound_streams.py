@@ -14,8 +14,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from online_rank.bounds.declaration import BOUNDS
+from online_rank import KernelPerceptronRanker, SlamRanker
+from online_rank.bounds.declaration import BOUNDS, declare_for
 from tests.reference import perceptron
+
+declare_for(KernelPerceptronRanker, SlamRanker)
 
 #: Every declared bound, by name.
 bounds = SimpleNamespace(**{name: declared.value for name, declared in BOUNDS.items()})

@@ -19,7 +19,7 @@ from online_rank import (
     register,
     save,
 )
-from online_rank.base.columns import as_array
+from online_rank.base.reader import as_array
 from online_rank.preprocessing import StatelessTransformer
 from online_rank.serving import Challenge, FeedbackPlan, Models, RankingApp, RankingService
 from online_rank.serving.durable import DurableService, read_service

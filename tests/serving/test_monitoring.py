@@ -64,7 +64,8 @@ def test_lines_of_the_log_have_levels(form, tmp_path):
     code = (
         "import logging\n"
         "from online_rank.cli.logs import log_to_stderr, say\n"
-        f"say('before')\nlog_to_stderr({form!r}, 'info')\n"
+        "from online_rank.serving.trace import add_trace\n"
+        f"say('before')\nlog_to_stderr({form!r}, 'info', of_request=add_trace)\n"
         "say('listening on \"x\"')\n"
         "log = logging.getLogger('online_rank.serving')\n"
         "log.error('not written: %s', 'full')\nlog.debug('nothing')\n"

@@ -114,7 +114,8 @@ def test_requests_are_logged_at_the_level_debug_without_what_they_contain(level)
     code = f"""
 import sys
 from online_rank.cli.logs import log_to_stderr
-log_to_stderr("json", {level!r})
+from online_rank.serving.trace import add_trace
+log_to_stderr("json", {level!r}, of_request=add_trace)
 from tests.serving.test_trace import answers, PARENT
 answers(
     (b'{{"id": "secret id", "docs": {{"secret document": {{"x": 1}}}}}}', {{"X-Request-Id": "r-1", "traceparent": PARENT}}),

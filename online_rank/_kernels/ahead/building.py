@@ -59,10 +59,12 @@ def build(
     target: str,
     folder: Path,
     show: Callable[[int, int], None] = lambda done, n: None,
+    kept_in: Path | None = None,
 ) -> tuple[Path, dict[str, str]]:
     """Compile kernels, for the argument types of recorded calls, to the object file of a target in `folder`.
 
-    In a separate process, with the variables of `environment`. It calls `show` with how many of how many are done.
+    In a separate process, with the variables of `environment`. It calls `show` with how many of how many are done. Each kernel
+    is kept in the folder `kept_in`, if given, as soon as it is compiled, and taken from there if an earlier build kept it.
 
     Returns
     -------
@@ -72,28 +74,36 @@ def build(
     _pretend_to_run_on(triple)
     from numba.core.errors import NumbaError
 
+    from online_rank._kernels.ahead.finished import Finished, alone
     from online_rank._kernels.ahead.wrappers import Unsuited, add_entry, mark_blas, module_of_wrappers
 
     signatures: dict[str, list[tuple[str, Any, tuple[Any, ...]]]] = {}
     modules, left_out, needs_blas = [], {}, set()
     runtime = {item.name for item in module_of_wrappers(triple).functions if item.blocks}
     merged = _merged(calls)
+    finished = None if kept_in is None else Finished(kept_in, target)
     for done, (kernel, arguments) in enumerate(merged):
         show(done, len(merged))
         name = kernel.entry_name
+        before = None if finished is None else finished.read(name, arguments)
         try:
-            compiled = _without_wrappers(kernel, arguments)
-            part = compiled.library._final_module
-            if unknown := _unknown_symbols(part, runtime):
-                raise Unsuited(f"it calls {', '.join(sorted(unknown))}")
-            # Tried separately first, so that a kernel that cannot be wrapped leaves nothing in the module.
-            signature = (compiled.fndesc.llvm_func_name, compiled.signature.return_type, arguments)
-            add_entry(module_of_wrappers(triple), name, [signature])
-            if any(item.name.startswith("numba_xx") for item in part.functions):
-                needs_blas.add(name)
+            if before is None:
+                compiled = _without_wrappers(kernel, arguments)
+                if unknown := _unknown_symbols(compiled.library._final_module, runtime):
+                    raise Unsuited(f"it calls {', '.join(sorted(unknown))}")
+                signature = (compiled.fndesc.llvm_func_name, compiled.signature.return_type, arguments)
+                # Tried separately first, so that a kernel that cannot be wrapped leaves nothing in the module.
+                add_entry(module_of_wrappers(triple), name, [signature])
+                part = alone(compiled.library._final_module, signature[0])
+                if finished is not None:
+                    finished.keep(name, part, signature)
+            else:
+                part, signature = before
         except (Unsuited, NumbaError) as reason:
             left_out[name] = str(reason).partition("\n")[0]
             continue
+        if any(item.name.startswith("numba_xx") for item in part.functions):
+            needs_blas.add(name)
         modules.append(part)
         signatures.setdefault(name, []).append(signature)
     wrappers = module_of_wrappers(triple)

@@ -41,9 +41,10 @@ def serve(
     from online_rank.cli.logs import log_to_stderr
     from online_rank.cli.serve import serve as listen
     from online_rank.cli.service import check, maker
+    from online_rank.serving.trace import add_trace
     from online_rank.storage.postgres import is_postgres
 
-    log_to_stderr(log_format, log_level)
+    log_to_stderr(log_format, log_level, of_request=add_trace)
     service = place.service
     check(context, service)
     if from_today is not None and service.challenger is not None:

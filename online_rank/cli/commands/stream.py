@@ -4,7 +4,8 @@ from typing import Annotated
 
 import typer
 
-from online_rank.cli.options import Save, Service
+from online_rank.cli.declaring import value
+from online_rank.cli.options import Service
 
 #: What one process on a pipe needs of the options of a service.
 _OPTIONS = (
@@ -13,7 +14,11 @@ _OPTIONS = (
 )  # fmt: skip
 
 
-def stream(context: typer.Context, service: Annotated[Service, _OPTIONS], save: Save = None) -> None:
+def stream(
+    context: typer.Context,
+    service: Annotated[Service, _OPTIONS],
+    save: Annotated[str | None, value("MODEL", "Write the model to this file.")] = None,
+) -> None:
     """Rank and learn by JSON lines on stdin and stdout, for programs in any language.
 
     {"id": "q1", "docs": {"a": {"clicks": 3}, "b": {"clicks": 1}}} is answered by a ranking with scores.
@@ -29,7 +34,8 @@ def stream(context: typer.Context, service: Annotated[Service, _OPTIONS], save: 
     from online_rank.cli.logs import log_to_stderr
     from online_rank.cli.service import check, maker
     from online_rank.cli.stream import run
+    from online_rank.serving.trace import add_trace
 
-    log_to_stderr()
+    log_to_stderr(of_request=add_trace)
     check(context, service)
     run(maker(service)(), service, save)

@@ -1,0 +1,321 @@
+"""The trees of an `AdditiveRanker`: what they are, the window they grow from, and room for both."""
+
+import copy
+import functools
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from online_rank._kernels import beside, growing, leaves, window
+from online_rank.base.schema import Array, Derived, Schema
+from online_rank.base.undo import Undo, record_state
+from online_rank.limits import MAX_COUNT
+from online_rank.rankers.hedge import HedgeAccount, step_of
+
+#: The weights of curves, averages of leaves and last leaves in each candidate, (7, 3).
+MIXTURES = beside.MIXTURES
+#: Most bytes of the window, and most documents in it. Columns are read side by side: they begin at different places of the
+#: caches if their length is no multiple of 4,096.
+_MOST_BYTES, _MOST_DOCUMENTS, _ASIDE = 8 << 20, (1 << 16) - 320, 64
+#: Bytes of a document in addition to its bins: two float32, and a share of the row of its query.
+_OF_DOCUMENT, _DOCUMENTS_OF_QUERY = 12, 8
+#: Most documents of a sample, and the share of the columns: at least 8 of them.
+_SAMPLE, _COLUMNS, _LEAST_COLUMNS, _MOST_COLUMNS = (1 << 15) - 320, 0.25, 8, 2000
+#: Room at first: documents, queries; and trees that get room at a time.
+_FIRST_DOCUMENTS, _FIRST_QUERIES, _MORE_TREES = 256, 16, 16
+#: Trees for each feature, and the fewest; by how much they fade with each new one.
+_OF_FEATURE, _FEWEST, _KEEP = 4, 200, 0.99
+#: Operations of growth for each value that is read: of a document, and of each of its values; how many times as many at first,
+#: and after how many documents half of the difference is gone.
+_OF_QUERY, _OF_VALUE, _EARLY, _HALF = 500.0, 15.0, 4.0, 5000.0
+#: By how much mixtures with trees must have lost less than curves before trees are served, in losses of whole queries.
+_EVIDENCE = 0.25
+
+
+def most_trees(trees: int, n_features: int) -> int:
+    """How many trees there may be, of at most `trees`: four for each feature, and at least 200."""
+    return min(trees, max(_OF_FEATURE * n_features, _FEWEST))
+
+
+def most_documents(n_features: int) -> int:
+    """How many documents the window may have."""
+    return min(_MOST_DOCUMENTS, _MOST_BYTES // (n_features + _OF_DOCUMENT))
+
+
+class HedgeOfTrees(NamedTuple):
+    """The blend of curves, as they would be served alone, and trees.
+
+    Attributes
+    ----------
+    account
+        The losses of what was served, and the terms of their bound.
+    losses, prior
+        Of each candidate, float64 (7,): the curves alone, three mixtures of them with the averages of leaves, these alone, the
+        last leaves alone, and half of each of curves and last leaves.
+    step
+        eta of the next query.
+    """
+
+    account: HedgeAccount
+    losses: np.ndarray
+    prior: np.ndarray
+    step: float
+
+
+class GrowingTrees:
+    """Trees of depth 4 beside curves: grown from a window of queries, with leaves that learn at each query.
+
+    All state is in arrays, which kernels change in place (`online_rank._kernels.beside`), a half-grown tree among them. This
+    class gives them room: they begin small, and are replaced by larger ones.
+    """
+
+    _schema = Schema(
+        _splits=Array(None, leaves.N_SPLITS, dtype="int16", low=0),
+        _trees=Array(lambda own: len(own._splits), leaves.N_PARTS),
+        _bins=Array(None, None, dtype="uint8", high=leaves.N_BINS - 1),
+        _documents=Array(window.N_OF_DOCUMENT, lambda own: own._bins.shape[1], dtype="float32"),
+        _queries=Array(None, window.N_OF_QUERY, low=0.0),
+        _sample=Array(None, None, dtype="uint8", high=leaves.N_BINS - 1),
+        _packed=Array(lambda own: own._sample.shape[1], dtype="int64"),
+        _integers=Array(None, dtype="int64"),
+        _numbers=Array(None),
+        _blend=Array(beside.N_NUMBERS),
+        _table=Derived(lambda own: len(own._splits), leaves.N_LEAVES),
+    )
+
+    def __init__(self) -> None:
+        self._splits = np.zeros((0, leaves.N_SPLITS), dtype=np.int16)
+        self._trees = np.zeros((0, leaves.N_PARTS))
+        self._bins = np.zeros((0, 0), dtype=np.uint8)
+        self._documents = np.zeros((window.N_OF_DOCUMENT, 0), dtype=np.float32)
+        self._queries = np.zeros((0, window.N_OF_QUERY))
+        self._sample = np.zeros((1, 0), dtype=np.uint8)
+        self._packed = np.zeros(0, dtype=np.int64)
+        self._integers = np.zeros(growing.CHOSEN, dtype=np.int64)
+        self._numbers = np.zeros(growing.USES)
+        self._blend = np.zeros(beside.N_NUMBERS)
+        self._blend[beside.ACCOUNT + 6] = 1.0  # The largest weight.
+        self._blend[beside.FACTOR] = 1.0
+        self._table = np.zeros((0, leaves.N_LEAVES))
+
+    @property
+    def n_trees(self) -> int:
+        """How many trees there are."""
+        return int(self._integers[window.N_TREES])
+
+    @property
+    def n_queries(self) -> int:
+        """How many queries the window has."""
+        return int(self._integers[window.COUNT])
+
+    @property
+    def bytes_of_queries(self) -> int:
+        """How many bytes the window and the sample of the growing tree take."""
+        parts = self._bins, self._documents, self._queries, self._sample, self._packed
+        return sum(part.nbytes for part in parts)
+
+    @property
+    def n_grown(self) -> int:
+        """How many trees have grown."""
+        return int(self._integers[window.N_GROWN])
+
+    @property
+    def n_served(self) -> int:
+        """How many trees are served: none while there is no evidence that they help."""
+        return int(self._blend[beside.SERVED])
+
+    @property
+    def hedge(self) -> HedgeOfTrees:
+        """The blend with the curves."""
+        account, n = self._blend[beside.ACCOUNT : beside.SCALES], beside.N_CANDIDATES
+        prior = np.array([beside.PRIOR] + [(1.0 - beside.PRIOR) / (n - 1)] * (n - 1))
+        return HedgeOfTrees(HedgeAccount(*account.tolist()), self._blend[:n].copy(), prior, step_of(account, 1.0, n, False))
+
+    @property
+    def factor(self) -> float:
+        """The factor of the curves in what is served."""
+        return float(self._blend[beside.FACTOR])
+
+    def _check_state(self) -> None:
+        """Raise ValueError if loaded trees or windows would make kernels read out of bounds."""
+        d, n, integers = len(self._bins), self._bins.shape[1], self._integers
+        if len(integers) < growing.CHOSEN or len(self._numbers) != growing.USES + d or not len(self._sample):
+            raise ValueError("the state of a growing tree lacks a part")
+        n_trees, counts = self.n_trees, integers[: growing.NEW]
+        if counts.min() < 0 or counts.max() > MAX_COUNT or n_trees > len(self._splits):
+            raise ValueError("a count of trees or queries is impossible")
+        if self._splits[:n_trees, : leaves.N_NODES].max(initial=-1) >= d:
+            raise ValueError("a tree splits by a feature that does not exist")
+        self._check_window(d, n)
+        self._check_growth(d)
+
+    def _check_window(self, d: int, n: int) -> None:
+        first, count, head, pushed, held = self._integers[: window.HELD + 1].tolist()
+        rows = self._queries
+        if count > len(rows) or (len(rows) and first >= len(rows)) or head > n or pushed < count:
+            raise ValueError("the window has other queries than it counts")
+        used = rows[(first + np.arange(count)) % max(len(rows), 1)]
+        starts, sizes = used[:, window.START], used[:, window.SIZE]
+        whole = (used[:, : window.WEIGHT] % 1.0 == 0.0).all() and (sizes >= 1.0).all()
+        if not whole or (starts + sizes > n).any() or sizes.sum() != held:
+            raise ValueError("a query of the window lies outside it")
+
+    def _check_growth(self, d: int) -> None:
+        integers, room = self._integers, self._sample.shape
+        phase, level, column = integers[growing.PHASE], integers[growing.LEVEL], integers[growing.COLUMN]
+        sampled, columns = integers[growing.SAMPLED], integers[growing.COLUMNS]
+        if (
+            phase > growing.SCORE
+            or level > 4
+            or sampled > room[1]
+            or columns > min(room[0] - 1, len(integers) - growing.CHOSEN)
+        ):
+            raise ValueError("a growing tree is in no known state")
+        busy = phase in (growing.SPLIT, growing.PART)
+        if busy and (level > 3 or integers[growing.AT] > sampled or column >= columns):
+            raise ValueError("a growing tree is in no known state")
+        if (self._sample[-1, :sampled] >= leaves.N_LEAVES).any() or (busy and (self._sample[-1, :sampled] >> level).any()):
+            raise ValueError("a document of a growing tree is in no node")
+        features = (integers[growing.NEW : growing.NEW + leaves.N_NODES], integers[growing.OLD : growing.OLD + leaves.N_NODES])
+        chosen, best = integers[growing.CHOSEN :][:columns], integers[growing.BEST : growing.BEST_BIN]
+        for own in (*features, chosen):
+            if own.min(initial=0) < 0 or (len(own) and own.max() >= max(d, 1)):
+                raise ValueError("a growing tree splits by a feature that does not exist")
+        if phase != growing.IDLE and (best.max() >= columns or best.min() < -1):
+            raise ValueError("a growing tree splits by a column that does not exist")
+
+    def draw(self, seed: int, query: int) -> None:
+        """Compute what is served next, from the state."""
+        self._table = np.zeros((len(self._trees), leaves.N_LEAVES))
+        beside.draw_leaves(self._blend, self._trees, self.n_trees, _EVIDENCE, seed, query, self._table)
+
+    def state(self) -> tuple[np.ndarray, ...]:
+        """The arrays, in the order of `beside.learn`."""
+        return (
+            self._splits, self._trees, self._sample, self._packed, self._bins, self._documents, self._queries, self._integers,
+            self._numbers, self._blend, self._table,
+        )  # fmt: skip
+
+    def served(self) -> tuple[np.ndarray, np.ndarray]:
+        """Splits and leaves of the trees that are served."""
+        return self._splits[: self.n_served], self._table[: self.n_served]
+
+    def add_to(self, rows: Any, scores: np.ndarray) -> None:
+        """Add what trees serve to the scores (m,) that curves serve, by the rows of a query."""
+        leaves.score_leaves(rows.g, rows.cells, self._splits, self._table[: self.n_served], self.factor, scores)
+
+    def limits(self, trees: int) -> np.ndarray:
+        """The settings of `beside.learn`."""
+        most = most_trees(trees, len(self._bins))
+        credit = _OF_VALUE + _OF_QUERY / max(len(self._bins), 1)
+        return np.array([most, _KEEP, min(self._bins.shape[1], _SAMPLE), credit, _EARLY * credit, _HALF, _EVIDENCE])
+
+    def add_features(self, zero: np.ndarray) -> None:
+        """Add features: earlier documents lacked them, or had the value 0, where `zero` (n,) is true."""
+        d, n = len(self._bins), len(zero)
+        bins = np.zeros((d + n, self._bins.shape[1]), dtype=np.uint8)
+        bins[:d] = self._bins
+        bins[d:][zero] = leaves.MIDDLE
+        self._bins = bins
+        self._numbers = np.append(self._numbers, np.zeros(n))
+        if bins.shape[1] > most_documents(d + n):
+            self._rearrange(most_documents(d + n), len(self._queries))
+
+    def keep_only(self, kept: np.ndarray) -> None:
+        """Keep only some features, in ascending order: nodes that split by another one send all documents left."""
+        to = np.full(len(self._bins), -1)
+        to[kept] = np.arange(len(kept))
+        self._bins = self._bins[kept]
+        uses = self._numbers[growing.USES :][kept]
+        self._numbers = np.concatenate([self._numbers[: growing.USES], uses])
+        splits = self._splits.copy()
+        features = to[splits[:, : leaves.N_NODES]] if len(to) else np.zeros((len(splits), leaves.N_NODES), dtype=np.int64)
+        splits[:, : leaves.N_NODES] = np.maximum(features, 0)
+        splits[:, leaves.N_NODES :][features < 0] = leaves.NEVER
+        self._splits = splits
+        self._start_again()
+
+    def arranged(self, order: np.ndarray) -> "GrowingTrees":
+        """A copy whose feature j was feature `order[j]`, without the tree that is growing."""
+        made, to = copy.deepcopy(self), np.argsort(order)
+        made._bins = np.ascontiguousarray(self._bins[order])
+        made._numbers[growing.USES :] = self._numbers[growing.USES :][order]
+        made._splits[:, : leaves.N_NODES] = to[self._splits[:, : leaves.N_NODES]] if len(to) else 0
+        made._start_again()
+        return made
+
+    def empty_window(self) -> int:
+        """Forget the queries of the window, those of the tree that is growing among them; returns how many."""
+        n = int(self._integers[window.COUNT])
+        self._start_again()
+        self._integers[[window.FIRST, window.COUNT, window.HEAD, window.HELD]] = 0
+        for name in ("_bins", "_documents", "_queries", "_sample", "_packed"):
+            setattr(self, name, np.zeros_like(getattr(self, name)))
+        return n
+
+    def _start_again(self) -> None:
+        """Drop the tree that is growing."""
+        self._integers = self._integers.copy()
+        self._integers[growing.PHASE] = growing.IDLE
+        self._integers[growing.NEW : growing.BEST] = 0
+        self._integers[growing.SAMPLED] = self._integers[growing.COLUMNS] = 0
+
+    def add_query(self, bins: np.ndarray, given: np.ndarray, target: np.ndarray, weight: float, number: float) -> None:
+        """Add a query to the window, where there is room: bins (d, m), scores and targets (m,)."""
+        at, k, m = int(self._integers[window.HEAD]), int(self._integers[window.COUNT]), len(given)
+        self._bins[:, at : at + m] = bins
+        self._documents[:, at : at + m] = given, target
+        self._queries[k] = at, m, weight, number
+        self._integers[[window.COUNT, window.PUSHED]] += 1
+        self._integers[[window.HEAD, window.HELD]] += m
+
+    def make_room(self, n_documents: int, trees: int) -> None:
+        """Give the next query room, and the next tree."""
+        d, room = self._bins.shape
+        head = int(self._integers[window.HEAD])
+        most = most_documents(d)
+        documents, queries = room, len(self._queries)
+        if head + n_documents > room and room < most:
+            documents = min(most, max(2 * room, head + n_documents, _FIRST_DOCUMENTS) + _ASIDE)
+        if self._integers[window.COUNT] == queries and queries < max(most // _DOCUMENTS_OF_QUERY, 1):
+            queries = min(max(most // _DOCUMENTS_OF_QUERY, 1), max(2 * queries, _FIRST_QUERIES))
+        if (documents, queries) != (room, len(self._queries)):
+            self._rearrange(documents, queries)
+        if self.n_trees == len(self._trees) < (most_now := most_trees(trees, d)):
+            n = min(_MORE_TREES, most_now - len(self._trees))
+            self._splits = np.concatenate([self._splits, np.zeros((n, leaves.N_SPLITS), dtype=np.int16)])
+            self._trees = np.concatenate([self._trees, np.zeros((n, leaves.N_PARTS))])
+            self._table = np.concatenate([self._table, np.zeros((n, leaves.N_LEAVES))])
+        if self._integers[growing.PHASE] == growing.IDLE:
+            self._room_for_sample(d)
+
+    def _room_for_sample(self, d: int) -> None:
+        columns = -growing.ABREAST * (-min(d, max(_LEAST_COLUMNS, min(_MOST_COLUMNS, round(_COLUMNS * d)))) // growing.ABREAST)
+        documents = min(self._bins.shape[1], _SAMPLE)
+        if self._sample.shape[1] < documents or len(self._sample) != columns + 1:
+            self._sample = np.zeros((columns + 1, documents), dtype=np.uint8)
+            self._packed = np.zeros(documents, dtype=np.int64)
+            self._integers = np.concatenate([self._integers[: growing.CHOSEN], np.zeros(columns, dtype=np.int64)])
+
+    def _rearrange(self, documents: int, queries: int) -> None:
+        """Copy the window to arrays with room for as many documents and queries."""
+        bins = np.zeros((len(self._bins), documents), dtype=np.uint8)
+        own = np.zeros((window.N_OF_DOCUMENT, documents), dtype=np.float32)
+        rows = np.zeros((queries, window.N_OF_QUERY))
+        self._integers = self._integers.copy()
+        window.arrange(self._bins, self._documents, self._queries, self._integers, bins, own, rows)
+        self._bins, self._documents, self._queries = bins, own, rows
+
+    def record(self, log: list[Undo], n_documents: int | None, copied: bool) -> None:
+        """Add to a log what undoes learning a query of as many documents; None for any number of queries."""
+        if copied and n_documents is not None:
+            # Of the window, most of the state, a query changes only its own places.
+            room, head = self._bins.shape[1], int(self._integers[window.HEAD])
+            start = head if head + n_documents <= room else 0
+            places = slice(start, start + n_documents)
+            log.append(functools.partial(_put_places_back, self._bins, places, self._bins[:, places].copy()))
+        record_state(log, self, copied, frozenset({"_bins"}) if n_documents is not None else frozenset())
+
+
+def _put_places_back(array: np.ndarray, places: slice, before: np.ndarray) -> None:
+    array[:, places] = before

@@ -1,0 +1,370 @@
+"""Trees beside curves in `AdditiveRanker`: what they add, and that state, forms and joints hold with them too."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+from online_rank import AdditiveRanker, load, save
+from online_rank._kernels import beside, growing, leaves, window
+from online_rank.base.closed import form_of
+from online_rank.base.undo import all_or_nothing
+from online_rank.bounds import certificate_of
+from online_rank.checks import yield_checks
+from online_rank.distributed import fork, mix
+from online_rank.rankers.growing_trees import most_documents, most_trees
+from online_rank.storage.files import to_bytes
+from tests.reference import growing_trees as reference
+from tests.reference.forms import scores as of_form
+
+
+def queries(n, d=4, m=30, seed=0, missing=0.0):
+    """Queries whose grades depend on a product of two features."""
+    rng = np.random.default_rng(seed)
+    for _ in range(n):
+        Z = rng.normal(size=(m, d))
+        truth = 1.5 * Z[:, 0] * Z[:, 1] + 0.5 * Z[:, 2] + 0.2 * rng.normal(size=m)
+        X = np.column_stack([np.exp(2 * Z[:, 0]), Z[:, 1:]])
+        X[rng.random(X.shape) < missing] = np.nan
+        yield X, np.digitize(truth, [0.0, 1.0, 2.0])
+
+
+def taught(n=60, trees=400, **parameters):
+    model = AdditiveRanker(trees=trees, **parameters)
+    for X, y in queries(n):
+        model.learn_one(X, y)
+    return model
+
+
+@pytest.fixture(scope="module")
+def served():
+    """A ranker that serves trees, while the next one is half grown."""
+    model = taught(120)
+    assert model._trees.n_served > 0
+    assert model._trees._integers[growing.PHASE] != growing.IDLE
+    return model
+
+
+def test_trees_see_what_curves_cannot(served):
+    def loss(model):
+        return sum(model.last_round.loss for X, y in queries(40, seed=5) if model.learn_one(X, y) is None)
+
+    curves = taught(120, trees=0)
+    assert loss(copy.deepcopy(served)) < 0.6 * loss(curves)
+
+
+def test_without_trees_nothing_changes():
+    model = AdditiveRanker(trees=0)
+    assert model._trees is None
+    assert "_trees" in AdditiveRanker._schema
+
+
+def test_curves_learn_as_without_trees(served):
+    curves = taught(120, trees=0)
+    for name in ("_weights", "_sums", "_gram", "_numbers", "_losses", "_account"):
+        assert np.array_equal(getattr(served, name), getattr(curves, name)), name
+
+
+def test_answers_are_those_of_the_curves_until_there_is_evidence():
+    rng, model, curves = np.random.default_rng(0), AdditiveRanker(trees=400), AdditiveRanker()
+    for _ in range(40):
+        X = rng.normal(size=(12, 3))
+        y = np.digitize(X @ [2.0, 1.0, -1.0], [0.0, 1.0, 2.0])
+        assert model.predict_one(X) == curves.predict_one(X)
+        model.learn_one(X, y)
+        curves.learn_one(X, y)
+    assert model._trees.n_trees > 5
+    assert model._trees.n_served == 0
+    assert model.last_round.loss == curves.last_round.loss
+
+
+def test_a_score_is_curves_times_a_factor_and_a_leaf_of_each_tree(served):
+    X, _ = next(queries(1, seed=9, missing=0.2))
+    curves = copy.deepcopy(served)
+    curves._trees = None
+    factor, (splits, table) = served._trees.factor, served._trees.served()
+    g = np.array([np.interp(X[:, j], *served._front.knots(j)) for j in range(4)])
+    for i, (score, of_curves) in enumerate(zip(served.predict_one(X), curves.predict_one(X), strict=True)):
+        row = [reference.bin_of(None if np.isnan(X[i, j]) else g[j, i]) for j in range(4)]
+        parts = [own[reference.leaf(row, split[:15], split[15:])] for split, own in zip(splits, table, strict=True)]
+        assert score == pytest.approx(factor * of_curves + sum(parts))
+
+
+def test_what_is_served_is_the_mean_of_the_candidates_by_their_shares(served):
+    blend, trees, n = served._trees._blend, served._trees._trees, served._trees.n_trees
+    losses, account = blend[: beside.N_CANDIDATES], blend[beside.ACCOUNT :]
+    eta = min(1.0, np.log(7) / account[2])
+    pi = np.array([0.9] + [0.1 / 6] * 6) * np.exp(-eta * (losses - losses.min()))
+    w = (pi / pi.sum()) @ np.array(beside.MIXTURES)
+    squares, weights = blend[beside.SCALES : beside.FACTOR].reshape(3, 2).T
+    scale = np.sqrt(squares / weights)
+    assert served._trees.factor == pytest.approx(w[0])
+    table = scale[0] * (w[1] / scale[1] * trees[:n, leaves.MEANS : leaves.SEEN] + w[2] / scale[2] * trees[:n, : leaves.MEANS])
+    np.testing.assert_allclose(served._trees._table[:n], table)
+
+
+def test_the_losses_of_candidates_are_those_of_their_rankings():
+    model = taught(60)
+    for X, y in queries(20, seed=3):
+        trees, before = copy.deepcopy(model._trees), copy.deepcopy(model)
+        before._trees = None
+        curves = np.array(before.predict_one(X))
+        g = np.array([np.interp(X[:, j], *model._front.knots(j)) for j in range(4)])
+        scores = np.zeros((3, len(X)))
+        scores[0] = curves
+        for k in range(trees.n_trees):
+            for i in range(len(X)):
+                v = reference.leaf([reference.bin_of(z) for z in g[:, i]], trees._splits[k, :15], trees._splits[k, 15:])
+                scores[1:, i] += trees._trees[k, [leaves.MEANS + v, v]]
+        squares, weights = trees._blend[beside.SCALES : beside.FACTOR].reshape(3, 2).T
+        scores /= np.sqrt(squares / weights)[:, None]
+        model.learn_one(X, y)
+        told = model._trees._blend[: beside.N_CANDIDATES] - trees._blend[: beside.N_CANDIDATES]
+        expected = [model._measure.loss(np.array(c) @ scores, y, ties="pessimistic") for c in beside.MIXTURES]
+        np.testing.assert_allclose(told, expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.2])
+def test_a_block_equals_its_queries_one_by_one(missing):
+    block = [*queries(40, missing=missing)]
+    one, many, asked = (AdditiveRanker(trees=400) for _ in range(3))
+    for X, y in block:
+        one.learn_one(X, y)
+        asked.predict_one(X)
+        asked.learn_one(X, y)
+    X, y, qid = np.vstack([X for X, _ in block]), np.concatenate([y for _, y in block]), np.repeat(np.arange(40), 30)
+    many.learn_many(X, y, qid)
+    assert not differing(one, many)
+    assert not differing(one, asked)
+    together = one.predict_many(X, qid)
+    assert together.tolist() == [s for X, _ in block for s in one.predict_one(X)]
+
+
+def differing(one, other):
+    """Whether the files of two rankers differ."""
+    return to_bytes(one) != to_bytes(other)
+
+
+def test_files_and_copies_continue_a_half_grown_tree_with_the_same_bits(served, tmp_path):
+    save(served, tmp_path / "model.orm")
+    models = [copy.deepcopy(served), load(tmp_path / "model.orm"), pickle.loads(pickle.dumps(served))]
+    for X, y in queries(30, seed=4):
+        answers = [model.predict_one(X) for model in models]
+        assert answers[0] == answers[1] == answers[2]
+        for model in models:
+            model.learn_one(X, y)
+    assert not differing(models[0], models[1])
+    assert not differing(models[0], models[2])
+    assert models[0]._trees.n_grown > served._trees.n_grown
+
+
+def learn_and_fail(model, X, y):
+    with all_or_nothing(model):
+        model.learn_one(X, y)
+        model.learn_one(X, y)
+        raise KeyError
+
+
+def test_a_change_that_is_undone_leaves_a_half_grown_tree_as_it_was(served):
+    model, before = copy.deepcopy(served), copy.deepcopy(served)
+    for X, y in queries(12, seed=6):
+        with pytest.raises(KeyError):
+            learn_and_fail(model, X, y)
+        assert not differing(model, before)
+        for one in (model, before):
+            one.learn_one(X, y)
+    with pytest.raises(ValueError, match="finite"):
+        model.learn_one(np.full((3, 4), np.inf), [0, 1, 2])
+    assert not differing(model, before)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("check", [*yield_checks(AdditiveRanker(trees=400))], ids=str)
+def test_contract(check):
+    check()
+
+
+@pytest.mark.parametrize("relative", [True, False])
+def test_it_has_a_closed_form(relative):
+    model = AdditiveRanker(trees=400, relative=relative)
+    for X, y in queries(120, missing=0.1):
+        model.learn_one(X, y)
+    assert model._trees.n_served > 0
+    form = form_of(model)
+    for X, _ in queries(5, seed=8, missing=0.2):
+        X = np.concatenate([X, [[1e9, -1e9, 0.0, 0.0]]])
+        np.testing.assert_allclose(form(X), model.predict_one(X), rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(of_form(form, X), model.predict_one(X), rtol=1e-5, atol=1e-5)
+
+
+def test_contributions_add_up_to_the_difference(served):
+    X, _ = next(queries(1, seed=8))
+    scores = served.predict_one(X)
+    told = served.explain_one(X, 3, 7)
+    assert not told.exact
+    assert sum(told.contributions) == pytest.approx(scores[3] - scores[7])
+    assert told.contributions[0] != 0.0
+    assert told.contributions[3] == pytest.approx(told.contributions[3])
+
+
+def test_no_tree_splits_by_a_feature_with_a_sign():
+    model = taught(100, signs={"1": 1})
+    trees = model._trees
+    split = trees._splits[: trees.n_trees, leaves.N_NODES :] < leaves.NEVER
+    assert trees.n_trees > 5
+    assert split.any()
+    assert (trees._splits[: trees.n_trees, : leaves.N_NODES][split] != 0).all()
+
+
+def test_features_that_are_new_are_missing_in_earlier_queries_and_levels_were_zero():
+    model = AdditiveRanker(trees=400)
+    rng = np.random.default_rng(1)
+    for t in range(30):
+        docs = [
+            {"a": float(x), **({"b": float(x) ** 2, "c": "red" if x > 0 else "blue"} if t > 20 else {})}
+            for x in rng.normal(size=8)
+        ]
+        model.learn_one(docs, rng.integers(0, 3, 8))
+    trees, names = model._trees, list(model.feature_names)
+    assert trees._bins.shape[0] == len(names) == 4
+    early = trees._queries[trees._queries[:, window.NUMBER] <= 20]
+    at = np.concatenate([np.arange(q[window.START], q[window.START] + q[window.SIZE]) for q in early if q[window.SIZE]]).astype(
+        int
+    )
+    levels = [j for j, name in enumerate(names) if name not in ("a", "b")]
+    assert (trees._bins[names.index("b")][at] == 0).all()
+    assert (trees._bins[levels][:, at] == leaves.MIDDLE).all()
+    assert (trees._bins[names.index("a")][at] > 0).all()
+
+
+def test_trees_forget_features_that_leave(served):
+    trees = copy.deepcopy(served._trees)
+    trees.keep_only(np.array([0, 2, 3]))
+    n = trees.n_trees
+    before, after = served._trees._splits[:n], trees._splits[:n]
+    features, split = before[:, :15], before[:, 15:] < leaves.NEVER
+    assert (after[:, 15:][split & (features == 1)] == leaves.NEVER).all()
+    assert (after[:, :15][split & (features == 3)] == 2).all()
+    assert np.array_equal(trees._bins, served._trees._bins[[0, 2, 3]])
+    assert trees._integers[growing.PHASE] == growing.IDLE
+
+
+def learn_all(model, stream):
+    for x, y in stream:
+        model.learn_one(x, y)
+
+
+def test_features_leave_a_ranker_with_trees():
+    model = AdditiveRanker(trees=100)
+    model.max_features = 6
+    rng = np.random.default_rng(2)
+    stream = []
+    for t in range(40):
+        names = [f"x{j}" for j in range(t // 4, t // 4 + 4)]
+        docs = [dict(zip(names, row, strict=True)) for row in rng.normal(size=(10, 4)).tolist()]
+        stream.append((docs, np.digitize([doc[names[0]] for doc in docs], [0.0, 1.0])))
+    with pytest.warns(UserWarning, match="max_features"):
+        learn_all(model, stream)
+    assert len(model._trees._bins) == len(model._weights) <= 6
+    copied = pickle.loads(pickle.dumps(model))
+    assert copied.predict_one(docs) == model.predict_one(docs)
+
+
+def test_served_scores_and_weights_enter_the_account():
+    model, plain = taught(30), taught(30)
+    X, y = next(queries(1, seed=7))
+    model.learn_one(X, y, served=-1.0 * y)
+    assert model.last_round.loss == pytest.approx(model._measure.loss(-1.0 * y, y, ties="pessimistic"))
+    n, before = plain._trees.n_trees, plain._trees._trees.copy()
+    plain.learn_one(X, y, w=0.0)
+    assert np.array_equal(plain._trees._trees[:n], before[:n])
+    assert plain._trees.n_queries == 30
+
+
+def test_the_number_of_trees_follows_the_number_of_features():
+    assert most_trees(400, 8) == 200
+    assert most_trees(400, 60) == 240
+    assert most_trees(400, 136) == 400
+    assert most_trees(10, 136) == 10
+
+
+def test_the_window_takes_eight_megabytes_at_most():
+    assert most_documents(136) * (136 + 12) <= 8 << 20
+    assert most_documents(5000) * (5000 + 12) <= 8 << 20
+    assert most_documents(4) < 1 << 16
+
+
+def test_a_ranker_of_few_queries_is_small():
+    model = AdditiveRanker(trees=400)
+    for X, y in queries(20, d=8, m=20):
+        model.learn_one(X, y)
+    assert sum(array.nbytes for array in model._trees.state()) < 50_000
+
+
+def test_growth_takes_about_as_much_in_every_query():
+    model, spent = AdditiveRanker(trees=400), []
+    for X, y in queries(300, d=8, m=20):
+        model.learn_one(X, y)
+        spent.append(model._trees._numbers[growing.SPENT])
+    steps = np.diff(spent)[100:]
+    assert steps.max() < 2.0 * np.median(steps)
+
+
+def test_machines_are_mixed(served):
+    base = copy.deepcopy(served)
+    shards = [fork(base) for _ in range(2)]
+    for i, shard in enumerate(shards):
+        for X, y in queries(30, seed=20 + i):
+            shard.learn_one(X, y)
+    mixed = mix(shards, base)
+    trees, parts = mixed._trees, [shard._trees for shard in shards]
+    assert trees.n_grown == base._trees.n_grown + sum(one.n_grown - base._trees.n_grown for one in parts)
+    numbers = trees._queries[: trees.n_queries, window.NUMBER]
+    assert trees.n_queries == 120 + 2 * 30
+    assert (numbers < 120).sum() == 120  # The base counts once.
+    X, _ = next(queries(1, seed=30))
+    bins = np.array([np.interp(X[:, j], *mixed._front.knots(j)) for j in range(4)])
+
+    def value(one, i, part):
+        row = [reference.bin_of(g) for g in bins[:, i]]
+        return sum(
+            one._trees[k, part + reference.leaf(row, one._splits[k, :15], one._splits[k, 15:])] for k in range(one.n_trees)
+        )
+
+    for part in (leaves.VALUES, leaves.MEANS):
+        for i in range(5):
+            assert value(trees, i, part) == pytest.approx(np.mean([value(one, i, part) for one in parts]))
+    blends = [one._blend[: beside.SCALES] for one in (trees, base._trees, *parts)]
+    sums = blends[1] + (blends[2] - blends[1]) + (blends[3] - blends[1])
+    sums[beside.ACCOUNT + beside.LARGEST_WEIGHT] = 1.0
+    np.testing.assert_allclose(blends[0], sums)
+    mixed.learn_one(X, np.arange(len(X)) % 3)
+
+
+def test_an_emptied_window_holds_no_query_and_fills_again(served):
+    model = copy.deepcopy(served)
+    scores = model.predict_one(next(queries(1, seed=9))[0])
+    assert model._trees.empty_window() == 120
+    assert not model._trees._bins.any()
+    assert not model._trees._sample.any()
+    assert not model._trees._packed.any()
+    assert model.predict_one(next(queries(1, seed=9))[0]) == scores
+    for X, y in queries(20, seed=10):
+        model.learn_one(X, y)
+    assert model._trees.n_queries == 20
+    assert model._trees.n_grown > served._trees.n_grown
+
+
+def test_the_certificate_bounds_what_was_served(served):
+    certificate = certificate_of(served)
+    hedge = served.trees_beside
+    assert certificate.loss == hedge.account.served
+    own, eta = served.account, hedge.step
+    curves = served.candidate_losses + np.log(10) / served.step + own.mixability_gap + hedge.losses[0] - own.mixed
+    against = np.append(curves + np.log(1 / 0.9) / eta, hedge.losses[1:] + np.log(60) / eta)
+    outer = hedge.account.mixability_gap + hedge.account.served - hedge.account.mixed
+    assert certificate.bound("blend_bound") == pytest.approx(against.min() + outer)
+    price = curves[0] - served.candidate_losses[0] + np.log(1 / 0.9) / eta + outer
+    assert certificate.bound("additive_mass_bound") == pytest.approx(served.mass + price)
+    assert certificate.loss <= certificate.bound("blend_bound")
