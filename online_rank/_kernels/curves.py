@@ -43,12 +43,16 @@ MISSING, N_CELLS, RISES = POINTS + 1, POINTS + 2, 3
 #: Fours of `spread_to_points`.
 N_POINTS = POINTS + 2
 #: Where ramps are centred: half of them, and half of the one in the middle.
-_MIDDLE = N_RAMPS // 2
+MIDDLE = N_RAMPS // 2
 #: Columns of a feature.
 LINE, RAMPS, RANK, ENCODED, ENCODED_RANK, PRESENT = 0, 1, 16, 17, 18, 19
 N_COLUMNS = 20
 #: Members, whose scores are computed at once; the last has weights of g and presence alone.
 N_MEMBERS, NEWTON = 4, 3
+#: Plain members, linear in g: an average of the Newton learner's weights, a perceptron, and sums cut off near 0. `KNOWN` is the
+#: place of the weight of presence, which only the first has.
+STEADY, STRAIGHT, SPARSE, KNOWN = range(4)
+N_PLAIN = 3
 #: Encodings are 10 S / (C + 20).
 _SCALE, _PRIOR = 10.0, 20.0
 #: Features whose values are transposed at once.
@@ -246,7 +250,7 @@ def encode(sums, values):
 
 
 @leaf
-def _line_of(values, c):
+def line_of(values, c):
     """Constant and slope of an encoding in cell c, from its values at the points; of missing values the constant."""
     if c == 0 or c >= POINTS:
         return values[max(c - 1, 0)], 0.0
@@ -260,16 +264,16 @@ def draw_curves_of(w, values, curves):
     base, full = 8 * MISSING + 4, RISES + N_RAMPS
     curves[:] = 0.0
     # Below the first ramp the constant is the weight of presence, less what ramps have at 0; each cell after that adds a ramp.
-    sum_fours(curves, 0, 0, w, 4 * RAMPS, 4, _MIDDLE)
+    sum_fours(curves, 0, 0, w, 4 * RAMPS, 4, MIDDLE)
     add_scaled_four(curves, base, -1.0, curves, 0)
-    add_scaled_four(curves, base, -0.5, w, 4 * (RAMPS + _MIDDLE))
+    add_scaled_four(curves, base, -0.5, w, 4 * (RAMPS + MIDDLE))
     add_scaled_four(curves, base, 1.0, w, 4 * PRESENT)
     curves[:4] = 0.0
     sum_fours(curves, 8 * (RISES + 1), 8, w, 4 * RAMPS, 4, N_RAMPS)
     for c in range(full + 1, MISSING):
         add_scaled_four(curves, 8 * c, 1.0, curves, 8 * full)
     for c in range(MISSING):
-        start, slope = _line_of(values, c)
+        start, slope = line_of(values, c)
         add_scaled_four(curves, 8 * c, 1.0, curves, base)
         add_scaled_four(curves, 8 * c, start, w, 4 * ENCODED)
         add_scaled_four(curves, 8 * c + 4, slope, w, 4 * ENCODED)
@@ -287,7 +291,7 @@ def draw_rank_curves_of(w, values, curves):
     """The same for the columns of q."""
     curves[:] = 0.0
     for c in range(MISSING):
-        start, slope = _line_of(values, c)
+        start, slope = line_of(values, c)
         add_scaled_four(curves, 8 * c, start, w, 4 * ENCODED_RANK)
         add_scaled_four(curves, 8 * c + 4, slope, w, 4 * ENCODED_RANK)
         add_scaled_four(curves, 8 * c + 4, 1.0, w, 4 * RANK)
@@ -348,9 +352,9 @@ def combine_columns(points, values, which, out):
         above += own
         if RISES <= p < RISES + N_RAMPS:
             out[RAMPS + p - RISES] = above
-    for r in range(_MIDDLE):
+    for r in range(MIDDLE):
         out[RAMPS + r] -= above
-    out[RAMPS + _MIDDLE] -= 0.5 * above
+    out[RAMPS + MIDDLE] -= 0.5 * above
     out[LINE], out[PRESENT], out[ENCODED] = points[4 * (POINTS + 1) + which], above, encoded
 
 
@@ -391,43 +395,6 @@ def score_members(rows, m, W, values, relative, curves, scores):
         if relative:
             draw_rank_curves_of(W[j], values[j, 1], curves)
             add_curves(rows.q[j, :m], rows.q_cells[j, :m], curves, scores)
-
-
-@leaf
-def _draw_curve(w, values, curve):
-    """curve (2, N_CELLS) = constants and slopes of the sum of all columns of g by weights w (N_COLUMNS,)."""
-    base = w[PRESENT] - 0.5 * w[RAMPS + _MIDDLE]
-    for r in range(_MIDDLE):
-        base -= w[RAMPS + r]
-    for c in range(N_CELLS):
-        start, slope = _line_of(values, c)
-        curve[0, c], curve[1, c] = w[ENCODED] * start, 0.0
-        if c != MISSING:
-            curve[0, c] += base
-            curve[1, c] = w[LINE] + w[ENCODED] * slope
-        if RISES <= c < RISES + N_RAMPS:
-            up = w[RAMPS + c - RISES]
-            curve[0, c] -= up * ((FIRST + (c - 1) * STEP) / STEP)
-            curve[1, c] += up * (1.0 / STEP)
-            base += up
-
-
-@kernel
-def draw_curves(weights, W, sums, out):
-    """The served curves: out (d, 2, 2, N_CELLS) = the members' by their weights (N_MEMBERS,), of g and of q."""
-    require(W.shape[0] == sums.shape[0] == out.shape[0] and weights.shape[0] >= N_MEMBERS and out.shape[3] == N_CELLS)
-    values, w = np.empty(POINTS + 1), np.empty(N_COLUMNS)
-    for j in range(W.shape[0]):
-        for k in range(N_COLUMNS):
-            w[k] = (weights[0] * W[j, k, 0] + weights[1] * W[j, k, 1]) + (weights[2] * W[j, k, 2] + weights[3] * W[j, k, 3])
-        encode(sums[j, 0], values)
-        _draw_curve(w, values, out[j, 0])
-        encode(sums[j, 1], values)
-        for c in range(N_CELLS):
-            start, slope = _line_of(values, c)
-            known = 1.0 if c != MISSING else 0.0
-            out[j, 1, 0, c] = known * w[ENCODED_RANK] * start
-            out[j, 1, 1, c] = known * (w[RANK] + w[ENCODED_RANK] * slope)
 
 
 @kernel

@@ -16,6 +16,9 @@ MASS, SOLVED, SINCE = range(3)
 N_NUMBERS = 3
 #: The ridge lambda, queries to the next step at the latest, growth that calls for one, and the documents in a Hessian.
 _RIDGE, _LATEST, _GROWN, _DOCUMENTS = 2.5, 8.0, 1.1, 40
+#: The least share of its push that a pair has as curvature. A pair that is wrong by far has almost none, and a few such queries
+#: would take a step without a bound.
+_LEAST_CURVED = 0.05
 #: The share of its Newton step that a feature without a column takes in each query.
 _ALONE = 0.5
 
@@ -65,7 +68,7 @@ def _push(own, e, factor, lost, curved, pushes, curves):
     for j in range(e.shape[0]):
         share = e[j] / (own + e[j])
         push = factor * share
-        curve = push * (1.0 - share)
+        curve = push * max(1.0 - share, _LEAST_CURVED)
         lost[j] += push
         curved[j] += curve
         pushes[j], curves[j] = push, curve

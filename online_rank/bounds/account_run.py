@@ -134,4 +134,4 @@ def _weights_with_trees(blend: AdditiveRanker, number: int) -> tuple[float, ...]
     own = blend.candidates
     if number < len(own):
         return (*own[number].tolist(), 0.0, 0.0, 0.0)
-    return (*[0.0] * own.shape[1], *MIXTURES[1 + number - len(own)])
+    return (*[0.0] * own.shape[1], *MIXTURES[1 + number - len(own)].tolist())

@@ -65,26 +65,35 @@ def blend_bound(*, best_loss: float, prior_cost: float, step: float, mixability_
 
 
 @bound(
-    "L* + ln N / eta + 2 sqrt(2 (e - 2) W ln N) + 1/4 + b + 1, in expectation over the draws", of=_BLENDS,
-    covers={"prior": (None,)}, runs=_ALONE, unless=_steps_may_be_large,
+    "L + c / eta + (1 + c / ln N) (sqrt(2 (e - 2) W ln N) + 1/8) + b + 1, c = ln(1 / pi), in expectation over the draws",
+    of=_BLENDS, runs=_ALONE, unless=_steps_may_be_large, takes={"least_loss": "best_loss", "least_cost": "prior_cost"},
 )  # fmt: skip
 def blend_closed_bound(
-    *, least_loss: float, n_candidates: int, rate: float, variance: float, luck: float = 0.0, budget: float = 1.0
+    *,
+    least_loss: float,
+    least_cost: float | None = None,
+    n_candidates: int,
+    rate: float,
+    variance: float,
+    luck: float = 0.0,
+    budget: float = 1.0,
 ) -> float:
-    r"""Upper bound on the loss that a blend serves, without Delta and G: the excess is of the order of sqrt(L* ln N) + ln N,
-    since W <= H.
+    r"""Upper bound on the loss that a blend serves, without Delta and G: the excess over L is of the order of sqrt(L ln N) +
+    ln N, since W <= H.
 
-    .. math:: \sum_t E_t x_t \le L^* + \frac{\ln N}{\eta} + 2 \sqrt{2 (e - 2) W \ln N} + b + \frac{5}{4}
+    .. math::
+        \sum_t E_t x_t \le L(c) + \frac{\kappa}{\eta} + \left(1 + \frac{\kappa}{\ln N}\right)
+        \left(\sqrt{2 (e - 2) W \ln N} + \frac{1}{8}\right) + b + 1, \qquad \kappa = \ln\frac{1}{\pi_1(c)}
 
-    Proof: eta_t = min(eta, ln N / Delta), so H <= L* + ln N / eta_T + Delta <= L* + ln N / eta + 2 Delta. With y = eta_t (h_t -
-    l_t(c)) <= 1, e^y <= 1 + y + (e - 2) y^2, so h_t - m_t is at most (e - 2) eta_t times the variance; it is at most eta_t / 8
-    (Hoeffding). So Delta^2 <= 2 (e - 2) W ln N + Delta / 8; solve. The mean of the candidates is served only while G <= b, so
-    that G <= b + 1; the expected loss of a drawn one is h_t.
+    Proof: eta_t = min(eta, ln N / Delta), so H <= L(c) + kappa / eta_T + Delta <= L(c) + kappa / eta + (1 + kappa / ln N)
+    Delta. With y = eta_t (h_t - l_t(c)) <= 1, e^y <= 1 + y + (e - 2) y^2, so h_t - m_t is at most (e - 2) eta_t times the
+    variance; it is at most eta_t / 8 (Hoeffding). So Delta^2 <= 2 (e - 2) W ln N + Delta / 8; solve. The mean of the candidates
+    is served only while G <= b, so that G <= b + 1; the expected loss of a drawn one is h_t.
 
     Parameters
     ----------
-    least_loss
-        L*.
+    least_loss, least_cost
+        L(c) and ln(1 / pi_1(c)) of a candidate; None for ln N, where all candidates begin alike.
     n_candidates
         N.
     rate
@@ -104,10 +113,12 @@ def blend_closed_bound(
     if not rate > 0.0:
         return math.inf
     size = math.log(n_candidates)
-    return least_loss + size / rate + 2.0 * math.sqrt(2.0 * (math.e - 2.0) * variance * size) + 0.25 + budget + 1.0 + luck
+    cost = size if least_cost is None else least_cost
+    gap = math.sqrt(2.0 * (math.e - 2.0) * variance * size) + 0.125
+    return least_loss + cost / rate + gap * (1.0 + (cost / size if size > 0.0 else 1.0)) + budget + 1.0 + luck
 
 
-@bound("F(u) + ||u|| sqrt(Q + 2 sum of tau V) + ln N / eta + Delta + G, at u = 0", of=AdditiveRanker, runs=_ALONE)
+@bound("F(u) + ||u|| sqrt(Q + 2 sum of tau V) + ln(1 / pi) / eta + Delta + G, at u = 0", of=AdditiveRanker, runs=_ALONE)
 def additive_mass_bound(
     *,
     comparator_loss: float,
@@ -120,11 +131,13 @@ def additive_mass_bound(
 ) -> float:
     r"""Upper bound on the loss that an `AdditiveRanker` served, against every sum of curves, however the truth drifts.
 
-    .. math:: \sum_t x_t \le F(u) + \|u\| \sqrt{Q + 2 \sum_t \tau_t V_t} + \frac{\ln N}{\eta_T} + \Delta_T + \sum_t (x_t - h_t)
+    .. math::
+        \sum_t x_t \le F(u) + \|u\| \sqrt{Q + 2 \sum_t \tau_t V_t} + \frac{\ln(1 / \pi_1)}{\eta_T} + \Delta_T +
+        \sum_t (x_t - h_t)
 
-    Proof: the last weights alone are one of the N candidates. They learn from their own mistakes, so the mass theorem bounds
-    their loss by the first two terms (`online_rank.bounds`), on the columns as they were at each query; the rest is
-    `blend_bound`. At u = 0, F(u) is V, the total mass, and no comparator gives less.
+    Proof: the last weights alone are one of the candidates, with the prior pi_1. They learn from their own mistakes, so the
+    mass theorem bounds their loss by the first two terms (`online_rank.bounds`), on the columns as they were at each query; the
+    rest is `blend_bound`. At u = 0, F(u) is V, the total mass, and no comparator gives less.
 
     Parameters
     ----------
@@ -133,7 +146,7 @@ def additive_mass_bound(
     squares
         Q + 2 sum of tau V, the sum of the squared norms of the updates and of twice the margins times the masses.
     last_cost, step, mixability_gap, serving_gap
-        ln N, eta_T, Delta and G, as for `blend_bound`.
+        ln(1 / pi_1), eta_T, Delta and G, as for `blend_bound`.
 
     Examples
     --------

@@ -1,6 +1,5 @@
 """The form in which queries travel through the library."""
 
-import datetime as dt
 import functools
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -8,10 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from online_rank.arguments import require_time
+from online_rank.arguments import LATEST
 from online_rank.limits import LEAST_WEIGHT
 from online_rank.query.context import Context
 from online_rank.query.sparse import SparseRows
+from online_rank.query.times import PER_SECOND, RELATIVE, WANTED, decided_unit, require_one_unit, seconds_of_time
 
 #: The weights of a block of one query of weight 1.
 ONE = np.ones(1)
@@ -151,22 +151,39 @@ def require_no_tiny(name: str, weights: np.ndarray) -> None:
 
 
 def as_times(at: Any, n_queries: int) -> np.ndarray:
-    """Times of queries as float64 (n_queries,), in seconds; a datetime without a time zone is in UTC.
+    """Times of queries as float64 (n_queries,), in seconds: numbers of one unit, dates, or texts in ISO 8601 (`times`).
 
-    Raises TypeError or ValueError if `at` is not one time for each query: a number of seconds, or a datetime.
+    Raises TypeError or ValueError if `at` is not one time for each query, or numbers are of several units.
 
     Examples
     --------
     >>> import datetime as dt
-    >>> as_times(dt.datetime(1970, 1, 1, 1), 1)
-    array([3600.])
+    >>> as_times(dt.datetime(1970, 1, 1, 1), 1), as_times([1_763_000_000_000, 1_763_000_000_500], 2)
+    (array([3600.]), array([1.763e+09, 1.763e+09]))
     """
-    if isinstance(at, dt.datetime):
-        at = (at if at.tzinfo else at.replace(tzinfo=dt.UTC)).timestamp()
-    times = _of_queries("at", np.atleast_1d(as_array("at", at)), n_queries, "iuf", "times are numbers of seconds: one time")
-    for time in times.tolist():
-        require_time("at", time)
-    return times
+    if hasattr(at, "to_pylist"):
+        at = at.to_pylist()
+    elif hasattr(at, "to_numpy") and np.ndim(at) == 1:
+        at = at.to_numpy()
+    given = as_array("at", at) if isinstance(at, np.ndarray | list | tuple) else np.empty(1, dtype=object)
+    n = given.size
+    if given.ndim > 1 or n != n_queries:
+        raise ValueError(f"at has shape {given.shape}, but there are {n_queries} queries: one time a query")
+    if n > 1 and given.dtype.kind in "iuf":
+        return _seconds_of_column(given.astype(np.float64))
+    each = list(at) if isinstance(at, np.ndarray | list | tuple) and given.ndim else [at]
+    return np.array([seconds_of_time("at", one) for one in each], dtype=np.float64)
+
+
+def _seconds_of_column(values: np.ndarray) -> np.ndarray:
+    """Seconds of the times of several queries, in the one unit that they have. Raises ValueError."""
+    unit = decided_unit(values)
+    for i, what in require_one_unit(values, unit):
+        raise ValueError(f"at: query {i}: {what}")
+    beyond = ~np.isfinite(values) if unit != RELATIVE else ~(np.abs(values) < LATEST)
+    if beyond.any():
+        raise ValueError(f"at: query {beyond.argmax()}: {values[beyond.argmax()]:.17g} is no time: times are {WANTED}")
+    return values / PER_SECOND.get(unit, 1.0)
 
 
 def _of_queries(name: str, values: np.ndarray, n_queries: int, kinds: str, wanted: str) -> np.ndarray:

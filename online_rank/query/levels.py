@@ -4,7 +4,6 @@ Each level is a feature, `(feature, "is", level)`: 1 in the documents that have 
 has several levels, and a model keeps levels as it keeps features.
 """
 
-import datetime
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -13,6 +12,7 @@ import numpy as np
 from online_rank.query.blocks import document_name
 from online_rank.query.forms import as_floats, documents_in_nfc, table_of
 from online_rank.query.names import are_nfc, in_nfc
+from online_rank.query.times import seconds_of_dates
 
 __all__ = ["Levels", "is_level", "numbers", "read_documents"]
 
@@ -27,7 +27,6 @@ _Features: TypeAlias = dict[Hashable, tuple[list[int], list[Any]]]
 #: Values of pandas that stand for nothing, known by the names of their classes.
 _MISSING = ("NAType", "NaTType")
 _KINDS = "features are numbers, texts, booleans, lists of texts and times"
-_EPOCH = datetime.datetime(1970, 1, 1)
 
 
 def is_level(name: Hashable) -> bool:
@@ -197,14 +196,8 @@ def _read_value(value: Any) -> float | list[str] | str | None:
         if all(isinstance(text, str) for text in texts):
             return [str(in_nfc(text)) for text in texts]
         return "a list holds texts"
-    if isinstance(value, np.datetime64):
-        return float((value - np.datetime64(0, "s")) / np.timedelta64(1, "s"))
-    if isinstance(value, datetime.datetime):
-        return value.timestamp() if value.tzinfo else (value - _EPOCH).total_seconds()
-    if isinstance(value, datetime.date):
-        return float(value.toordinal() - _EPOCH.toordinal()) * 86400.0
-    if isinstance(value, datetime.timedelta):
-        return value.total_seconds()
+    if (seconds := seconds_of_dates(value)) is not None:
+        return None if seconds != seconds else seconds
     if isinstance(value, complex | np.complexfloating):
         return _KINDS
     try:

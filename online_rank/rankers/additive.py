@@ -12,6 +12,7 @@ import numpy as np
 from online_rank import arguments
 from online_rank._kernels import additive as kernels
 from online_rank._kernels import beside, curves
+from online_rank._kernels import hedge as blending
 from online_rank._kernels.codes import ADAPTIVE, CAPPED_SQUARES, DOCUMENTS, MASS, ROOT
 from online_rank.base import Abilities, share_lock
 from online_rank.base.form import Blend, Form, Head, Layer
@@ -28,21 +29,18 @@ from online_rank.preprocessing import StreamQuantileMap
 from online_rank.query import Block, single, with_features
 from online_rank.query.levels import is_level
 from online_rank.rankers import hedge
-from online_rank.rankers.curved import ALONE, MEMBERS, CurvedRanker, as_read, n_curves, room_for_rows
+from online_rank.rankers.curved import CurvedRanker, as_read, n_curves, room_for_rows
 from online_rank.rankers.fading import factor_of, left_after
 from online_rank.rankers.growing_trees import GrowingTrees, HedgeOfTrees
 from online_rank.rankers.hedge import LEAST, HedgeAccount, opening
 from online_rank.rankers.leaf_tables import form_of_leaves, mapped_for_trees, shares_of_leaves
+from online_rank.rankers.members import CURVES, MEMBERS, Members, members_of, n_candidates, without_plain
 from online_rank.rankers.mixed import mix
 from online_rank.rankers.perceptron import PerceptronRanker
 from online_rank.rankers.signs import checked_signs, require_in_array, signs_of_columns
 
 __all__ = ["MEMBERS", "AdditiveRanker"]
 
-_PAIRS = itertools.combinations(range(len(MEMBERS)), 2)
-#: Their candidates (N, 4): each alone, and pairs half and half.
-_CANDIDATES = np.array([*ALONE, *((ALONE[i] + ALONE[k]) / 2.0 for i, k in _PAIRS)])
-_PRIOR = np.full(len(_CANDIDATES), 1.0 / len(_CANDIDATES))
 #: Of the perceptron; with less, blends lose .005 NDCG@10 on real data sets and on forests.
 _MARGIN = 1.0
 #: Queries after which a Hessian counts half, and the most columns of the second-order member.
@@ -141,13 +139,16 @@ class AdditiveRanker(CurvedRanker):
         _front=Nested("StreamQuantileMap"),
         _linear=Nested("PerceptronRanker", features=True, optional=True),
         _weights=Array(n_curves, curves.N_COLUMNS, curves.N_MEMBERS),
+        _scales=Array(None, 2, low=0.0),
+        _plain=Array(n_curves, lambda ranker: _n_plain(ranker, curves.N_PLAIN + 1)),
+        _marginals=Array(n_curves, lambda ranker: _n_plain(ranker, 2)),
         _sums=Array(n_curves, 2, 2, curves.POINTS + 1),
         _places=Array(n_curves, 2, dtype="int64", low=_OPEN, high=_MOST_COLUMNS),
         _pending=Array(None),
         _gram=Array(lambda ranker: len(ranker._pending) * (len(ranker._pending) + 1) // 2),
         _curvatures=Array(n_curves, low=0.0),
         _numbers=Array(kernels.N_NUMBERS, low=0.0),
-        _losses=Array(len(_CANDIDATES), low=0.0),
+        _losses=Array(lambda ranker: n_candidates(len(ranker._scales)), low=0.0),
         _account=Array(len(HedgeAccount._fields), low=LEAST),
         _n_queries=Count(),
         _n_served=Count(),
@@ -158,10 +159,9 @@ class AdditiveRanker(CurvedRanker):
 
     _replaced = frozenset({"_config", "_keep", "_seconds", "_signs"})
 
-    #: The largest step of the blend; all candidates begin alike. The first has the last weights.
+    #: The largest step of the blend. The prior of its candidates is in `members`; users favour none.
     rate = 1.0
     prior = None
-    _candidates, _prior = _CANDIDATES, _PRIOR
 
     fades, step, account = hedge.never_fades, hedge.step, hedge.account
     candidates, candidate_losses = hedge.candidates, hedge.candidate_losses
@@ -212,13 +212,16 @@ class AdditiveRanker(CurvedRanker):
         # What learns instead if the first query is sparse.
         self._linear: PerceptronRanker | None = None
         self._weights = np.zeros((0, curves.N_COLUMNS, curves.N_MEMBERS))
+        self._plain = np.zeros((0, curves.N_PLAIN + 1))
+        self._marginals = np.zeros((0, 2))
         self._sums = np.zeros((0, 2, 2, curves.POINTS + 1))
         self._places = np.zeros((0, 2), dtype=np.int64)
         self._gram = np.zeros(0)
         self._pending = np.zeros(0)
         self._curvatures = np.zeros(0)
         self._numbers = np.zeros(kernels.N_NUMBERS)
-        self._losses = np.zeros(len(_CANDIDATES))
+        self._scales = np.zeros((len(CURVES.names), 2))
+        self._losses = np.zeros(len(CURVES.candidates))
         self._account = opening()
         self._n_queries = self._n_served = self._n_mixed = 0
         self._at: float | None = None
@@ -243,8 +246,13 @@ class AdditiveRanker(CurvedRanker):
     @property
     @locked
     def weights(self) -> np.ndarray:
-        """The weight of each of the `MEMBERS` in what is served, over its scale, float64 (4,)."""
-        return self._choice()[: len(MEMBERS)] * self._scales()
+        """The weight of each of the `members` in what is served, over its scale, float64 (K,)."""
+        return self._choice()[: len(self._scales)] * self._sigmas()
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The names of its members: `MEMBERS`, or the first four in a model that an earlier version saved."""
+        return self._members.names
 
     @property
     def n_queries(self) -> int:
@@ -289,17 +297,31 @@ class AdditiveRanker(CurvedRanker):
         """How many trees there are beside the curves."""
         return 0 if self._trees is None else self._trees.n_trees
 
-    def _scales(self) -> np.ndarray:
-        squares, weights = self._numbers[kernels.SCALES :].reshape(-1, 2).T
+    @property
+    def _members(self) -> Members:
+        return members_of(len(self._scales))
+
+    @property
+    def _candidates(self) -> np.ndarray:
+        return self._members.candidates
+
+    @property
+    def _prior(self) -> np.ndarray:
+        return self._members.prior
+
+    def _sigmas(self) -> np.ndarray:
+        squares, weights = self._scales.T
         return np.where(squares > 0.0, np.sqrt(squares / np.maximum(weights, 1.0)), 1.0)
 
     def _choice(self) -> np.ndarray:
-        chosen = np.empty(len(MEMBERS) + len(_CANDIDATES))
-        kernels.choose(self._numbers, self._hedge(), self._n_queries, chosen)
+        chosen = np.empty(len(self._scales) + len(self._losses))
+        blending.choose(self._hedge(), self._n_queries, chosen)
         return chosen
 
-    def _hedge(self) -> kernels.Hedge:
-        return _new(kernels.Hedge, (_CANDIDATES, _PRIOR, self._losses, self._account, self.seed, self._n_queries))
+    def _hedge(self) -> blending.Hedge:
+        of = self._members
+        state = of.candidates, of.prior, self._scales, self._losses, self._account, self.seed, self._n_queries
+        return _new(blending.Hedge, state)
 
     def _grow(self, n_new: int) -> None:
         """Curves are added by what learns them, as sparse features have none."""
@@ -314,6 +336,8 @@ class AdditiveRanker(CurvedRanker):
             warnings.warn(_HINT, stacklevel=2)
         self._front.widen(n_new)
         self._weights = with_zeros(self._weights, n_new)
+        self._plain = with_zeros(self._plain, n_new)
+        self._marginals = with_zeros(self._marginals, n_new)
         self._sums = with_zeros(self._sums, n_new)
         self._curvatures = with_zeros(self._curvatures, n_new)
         # Earlier documents lacked the new features; their standardised grades add up to 0.
@@ -338,7 +362,7 @@ class AdditiveRanker(CurvedRanker):
         # The latest features may have no curves yet.
         kept = kept[kept < len(self._weights)]
         self._front.leave(kept)
-        for name in ("_weights", "_sums", "_curvatures", "_places"):
+        for name in ("_weights", "_plain", "_marginals", "_sums", "_curvatures", "_places"):
             setattr(self, name, getattr(self, name)[kept])
         columns = np.unique(self._places[self._places >= 0])
         d = len(self._pending)
@@ -353,7 +377,13 @@ class AdditiveRanker(CurvedRanker):
         self._answers = self._drawn = self._known_levels = self._read = None
 
     def _added(self, n_new: int) -> int:
-        own = curves.N_COLUMNS * curves.N_MEMBERS + 4 * (curves.POINTS + 1) + 2 * min(self._n_features + n_new, _MOST_COLUMNS)
+        own = (
+            curves.N_COLUMNS * curves.N_MEMBERS
+            + curves.N_PLAIN
+            + 3
+            + 4 * (curves.POINTS + 1)
+            + 2 * min(self._n_features + n_new, _MOST_COLUMNS)
+        )
         return super()._added(n_new) + self._front._added(n_new) + n_new * own
 
     def _record(self, log: list[Undo], block: Any = None) -> None:
@@ -389,7 +419,12 @@ class AdditiveRanker(CurvedRanker):
         self._pending = with_zeros(self._pending, d - len(self._pending))
         self._places = places
 
+    @classmethod
+    def _of_earlier(cls, state: dict[str, Any]) -> dict[str, Any]:
+        return without_plain(state)
+
     def _check_state(self) -> None:
+        members_of(len(self._scales))
         columns = self._places[self._places >= 0]
         if len(columns) and (columns.max() >= len(self._pending) or len(np.unique(columns)) < len(columns)):
             raise ValueError(
@@ -477,18 +512,20 @@ class AdditiveRanker(CurvedRanker):
 
     def _learn_mapped(self, block: Block, table: Any, rounds: np.ndarray) -> int:
         """Learn queries by the kernel, as far as it goes (`kernels.learn`)."""
-        served, hedge = _NONE if block.served is None else block.served, self._hedge()
+        served, blend = _NONE if block.served is None else block.served, self._hedge()
         keep = self._keep if len(block.w) == 1 and self._seconds == _IN_QUERIES else self._kept(block)
-        state = self._weights, self._sums, self._signs, self._places, self._gram, self._pending, self._curvatures, self._numbers
-        learner = _new(kernels.Learner, state)
+        learner = _new(kernels.Learner, (
+            self._weights, self._plain, self._marginals, self._sums, self._signs, self._places, self._gram, self._pending,
+            self._curvatures, self._numbers,
+        ))  # fmt: skip
         n, latest = len(block.w), self._at
         self._n_queries += n
         self._n_served += n if len(served) else 0
         if block.at is not None:
             self._at = max(float(block.at.max()), -np.inf if latest is None else latest)
         given = (
-            block.X, block.y, block.offsets, block.w, discounts(len(block.y)), self._config, table, learner, hedge, keep,
-            served, self._read_before(table), rounds,
+            block.X, block.y, block.offsets, block.w, discounts(len(block.y)), self._config, table, learner, blend, keep,
+            served, _NO_OTHERS, self._read_before(table), rounds,
         )  # fmt: skip
         learned: int = kernels.learn(*given) if self._trees is None else self._learn_beside(self._trees, given)
         if abs(learned) < n:
@@ -557,8 +594,13 @@ class AdditiveRanker(CurvedRanker):
         return scores
 
 
-#: No scores were served, or answered.
-_NONE, _NO_ANSWERS = np.empty(0), np.empty((2, 0))
+#: No scores were served, or answered; and no members have scores that were computed elsewhere.
+_NONE, _NO_ANSWERS, _NO_OTHERS = np.empty(0), np.empty((2, 0)), np.empty((0, 0))
+
+
+def _n_plain(ranker: Any, n: int) -> int:
+    """`n` if the ranker has plain members, else 0."""
+    return n if len(ranker._scales) > curves.N_MEMBERS else 0
 
 
 def _factors(half_life: Any) -> tuple[np.ndarray, tuple[float | None, ...]]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from online_rank import arguments
 from online_rank._kernels import curves
+from online_rank._kernels.drawn import draw_curves
 from online_rank.base import Ranker, share_lock
 from online_rank.base.form import Curves, Head, InQuery, Layer, Linear
 from online_rank.base.lock import locked
@@ -19,11 +20,8 @@ from online_rank.query.forms import as_floats
 from online_rank.query.levels import Levels, is_level, read_documents
 from online_rank.rankers.perceptron import PerceptronRanker
 
-__all__ = ["ALONE", "MEMBERS", "CurvedRanker", "as_read", "cells_of", "n_curves", "room_for_rows"]
+__all__ = ["CurvedRanker", "as_read", "cells_of", "n_curves", "room_for_rows"]
 
-#: The members, in the order of kernels.
-MEMBERS = ("last", "slow", "fast", "newton")
-ALONE = np.eye(len(MEMBERS))
 #: A first query is sparse if it has at least this many names, and its documents have less than this share of them.
 _MANY_NAMES, _FILLED = 50, 0.25
 #: The scores at which curves bend, and one that no rank reaches.
@@ -110,6 +108,7 @@ class CurvedRanker(Ranker):
     _linear: PerceptronRanker | None
     _sums: np.ndarray
     _weights: np.ndarray
+    _plain: np.ndarray
     _places: np.ndarray
     _numbers: np.ndarray
     measure: str
@@ -118,8 +117,9 @@ class CurvedRanker(Ranker):
     max_levels: int
     #: The served weights of the members over their scales, then the shares of the candidates.
     _choice: Callable[[], np.ndarray]
-    #: The scale of each member, (4,).
-    _scales: Callable[[], np.ndarray]
+    #: The scale of each member, (K,), and their names.
+    _sigmas: Callable[[], np.ndarray]
+    members: Any
 
     def __new__(cls, *arguments: Any, **named: Any) -> Self:
         """Make the ranker."""
@@ -159,14 +159,19 @@ class CurvedRanker(Ranker):
     def _curves(self) -> np.ndarray:
         """The served curves, (d, 2, 2, N_CELLS)."""
         if self._drawn is None:
-            self._drawn = self._drawn_by(self._choice()[: len(MEMBERS)])
+            self._drawn = self._drawn_by(self._choice())
         return self._drawn
 
     def _drawn_by(self, weights: np.ndarray) -> np.ndarray:
-        """The curves of the members by their weights (4,), (d, 2, 2, N_CELLS)."""
+        """The curves of the members by their weights (K,), which others may follow, (d, 2, 2, N_CELLS)."""
         drawn = np.empty((len(self._weights), 2, 2, curves.N_CELLS))
-        curves.draw_curves(weights, self._weights, self._sums, drawn)
+        draw_curves(weights, self._weights, self._plain, self._sums, drawn)
         return drawn
+
+    def _drawn_alone(self, member: str) -> np.ndarray:
+        """The curves of one member, over its scale, (d, 2, 2, N_CELLS)."""
+        k = self.members.index(member)
+        return self._drawn_by(np.eye(len(self.members))[k] / self._sigmas())
 
     def _score(self, X: Any) -> np.ndarray:
         return self._score_queries(X, single(X.shape[0]))
@@ -234,7 +239,7 @@ class CurvedRanker(Ranker):
         feature
             Its name; of an array its number, "1", "2", ..., as a text.
         member
-            One of `MEMBERS`, alone and over its scale; None for what is served.
+            One of `members`, alone and over its scale; None for what is served.
 
         Returns
         -------
@@ -248,9 +253,9 @@ class CurvedRanker(Ranker):
         ValueError
             There is no such member.
         """
-        arguments.choice("member", member, MEMBERS, optional=True)
+        arguments.choice("member", member, self.members, optional=True)
         j = self._place_of(feature)
-        drawn = self._curves() if member is None else self._drawn_by(ALONE[MEMBERS.index(member)] / self._scales())
+        drawn = self._curves() if member is None else self._drawn_alone(member)
         values, g = self._bends(j)
         own, ranked = (_on_cells(curve, g) for curve in drawn[j])
         return values, own, ranked

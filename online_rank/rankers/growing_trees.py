@@ -12,8 +12,21 @@ from online_rank.base.undo import Undo, record_state
 from online_rank.limits import MAX_COUNT
 from online_rank.rankers.hedge import HedgeAccount, step_of
 
-#: The weights of curves, averages of leaves and last leaves in each candidate, (7, 3).
-MIXTURES = beside.MIXTURES
+#: The weights of curves, averages of leaves and last leaves in each candidate, (7, 3); and their prior: .9 on the curves alone.
+MIXTURES = np.array(
+    [
+        [1.0, 0.0, 0.0],
+        [0.75, 0.25, 0.0],
+        [0.5, 0.5, 0.0],
+        [0.25, 0.75, 0.0],
+        [0.0, 1.0, 0.0],
+        [0.0, 0.0, 1.0],
+        [0.5, 0.0, 0.5],
+    ]
+)
+#: Places of the members' scales among the numbers of the blend.
+SCALES = slice(beside.SCALES, beside.FACTOR)
+_PRIOR = np.array([0.9, *[0.1 / 6.0] * 6])
 #: Most bytes of the window, and most documents in it. Columns are read side by side: they begin at different places of the
 #: caches if their length is no multiple of 4,096.
 _MOST_BYTES, _MOST_DOCUMENTS, _ASIDE = 8 << 20, (1 << 16) - 320, 64
@@ -22,7 +35,7 @@ _OF_DOCUMENT, _DOCUMENTS_OF_QUERY = 12, 8
 #: Most documents of a sample, and the share of the columns: at least 8 of them.
 _SAMPLE, _COLUMNS, _LEAST_COLUMNS, _MOST_COLUMNS = (1 << 15) - 320, 0.25, 8, 2000
 #: Room at first: documents, queries; and trees that get room at a time.
-_FIRST_DOCUMENTS, _FIRST_QUERIES, _MORE_TREES = 256, 16, 16
+_FIRST_DOCUMENTS, _FIRST_QUERIES, _MORE_TREES = 192, 16, 8
 #: Trees for each feature, and the fewest; by how much they fade with each new one.
 _OF_FEATURE, _FEWEST, _KEEP = 4, 200, 0.99
 #: Operations of growth for each value that is read: of a document, and of each of its values; how many times as many at first,
@@ -128,8 +141,8 @@ class GrowingTrees:
     def hedge(self) -> HedgeOfTrees:
         """The blend with the curves."""
         account, n = self._blend[beside.ACCOUNT : beside.SCALES], beside.N_CANDIDATES
-        prior = np.array([beside.PRIOR] + [(1.0 - beside.PRIOR) / (n - 1)] * (n - 1))
-        return HedgeOfTrees(HedgeAccount(*account.tolist()), self._blend[:n].copy(), prior, step_of(account, 1.0, n, False))
+        step = step_of(account, 1.0, n, False)
+        return HedgeOfTrees(HedgeAccount(*account.tolist()), self._blend[:n].copy(), _PRIOR.copy(), step)
 
     @property
     def factor(self) -> float:
@@ -187,13 +200,15 @@ class GrowingTrees:
     def draw(self, seed: int, query: int) -> None:
         """Compute what is served next, from the state."""
         self._table = np.zeros((len(self._trees), leaves.N_LEAVES))
-        beside.draw_leaves(self._blend, self._trees, self.n_trees, _EVIDENCE, seed, query, self._table)
+        beside.draw_leaves(
+            self._blend, MIXTURES, _PRIOR, self._trees, self.n_trees, _EVIDENCE, seed, query, self._table
+        )  # fmt: skip
 
     def state(self) -> tuple[np.ndarray, ...]:
         """The arrays, in the order of `beside.learn`."""
         return (
             self._splits, self._trees, self._sample, self._packed, self._bins, self._documents, self._queries, self._integers,
-            self._numbers, self._blend, self._table,
+            self._numbers, self._blend, self._table, MIXTURES, _PRIOR,
         )  # fmt: skip
 
     def served(self) -> tuple[np.ndarray, np.ndarray]:
@@ -276,7 +291,7 @@ class GrowingTrees:
         most = most_documents(d)
         documents, queries = room, len(self._queries)
         if head + n_documents > room and room < most:
-            documents = min(most, max(2 * room, head + n_documents, _FIRST_DOCUMENTS) + _ASIDE)
+            documents = min(most, max(room + room // 2, head + n_documents, _FIRST_DOCUMENTS) + _ASIDE)
         if self._integers[window.COUNT] == queries and queries < max(most // _DOCUMENTS_OF_QUERY, 1):
             queries = min(max(most // _DOCUMENTS_OF_QUERY, 1), max(2 * queries, _FIRST_QUERIES))
         if (documents, queries) != (room, len(self._queries)):

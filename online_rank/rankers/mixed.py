@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from online_rank._kernels import additive as kernels
+from online_rank._kernels.curves import KNOWN, STEADY
+from online_rank._kernels.hedge import LARGEST_WEIGHT
 from online_rank.rankers.curved import n_curves
 from online_rank.rankers.hedge import LEAST
 from online_rank.rankers.mixed_trees import mix_trees
@@ -37,6 +39,8 @@ def _mix_curves(mixed: Any, shards: Sequence[Any], base: Any) -> None:
 
     Maps are pooled, weights and Hessians averaged; encodings, counters, losses and accounts add up. The base counts once.
     """
+    if any(one.members != base.members for one in (mixed, *shards)):
+        raise ValueError("some of the AdditiveRankers have the members of an earlier version, and others have the present ones")
     mixed._add_curves()
     before, *learned = (_in_columns_of(mixed, one) for one in (base, *shards))
     mixed._front._mix([one._front for one in learned], base._front)
@@ -46,11 +50,13 @@ def _mix_curves(mixed: Any, shards: Sequence[Any], base: Any) -> None:
         setattr(mixed, name, began + sum((getattr(one, name) - began for one in learned), np.zeros_like(began)))
     # The relative error that two roundings leave in a sum of numbers >= 0.
     mixed._losses, mixed._account = np.maximum(mixed._losses, 0.0), np.maximum(mixed._account, LEAST)
-    mixed._account[kernels.LARGEST_WEIGHT] = max(one._account[kernels.LARGEST_WEIGHT] for one in learned)
+    mixed._account[LARGEST_WEIGHT] = max(one._account[LARGEST_WEIGHT] for one in learned)
     mixed._sums[:, :, 1] = np.maximum(mixed._sums[:, :, 1], 0.0)
     mixed._numbers = np.maximum(mixed._numbers, 0.0)
     # What fades counts as on one machine.
-    mixed._numbers[kernels.AVERAGES :] = _mean([one._numbers[kernels.AVERAGES :] for one in learned])
+    fading = slice(kernels.AVERAGES, kernels.STRAIGHTS)
+    mixed._numbers[fading] = _mean([one._numbers[fading] for one in learned])
+    mixed._scales = _mean([one._scales for one in learned])
     missed = np.max([one._places[:, 1] for one in learned], axis=0) >= 0
     mixed._places[missed & (mixed._places[:, 1] < 0), 1] = kernels.WANTED
     mixed._decide_signs()
@@ -69,7 +75,7 @@ def _in_columns_of(mixed: Any, other: Any) -> Any:
     made._add_curves()
     order = np.arange(mixed._n_features) if mixed._columns is None else made._columns.of(mixed._columns.names)
     made._front = made._front.arranged(order)
-    for name in ("_weights", "_sums", "_places", "_curvatures"):
+    for name in ("_weights", "_plain", "_marginals", "_sums", "_places", "_curvatures"):
         setattr(made, name, getattr(made, name)[order])
     if made._trees is not None:
         made._trees = made._trees.arranged(order)
@@ -79,10 +85,16 @@ def _in_columns_of(mixed: Any, other: Any) -> Any:
 def _average(mixed: Any, learned: Sequence[Any]) -> None:
     """Average the weights of the members; averages count as many vectors as are in them."""
     mixed._weights = _mean([one._weights for one in learned])
-    mixed._curvatures = _mean([one._curvatures for one in learned])
+    for name in ("_plain", "_marginals", "_curvatures"):
+        setattr(mixed, name, _mean([getattr(one, name) for one in learned]))
     counts = [one._numbers[kernels.AVERAGES : kernels.NUMBERS] for one in learned]
     sums = sum((n * one._weights[:, :, 1:3] for n, one in zip(counts, learned, strict=True)), np.zeros(1))
-    mixed._weights[:, :, 1:3] = sums / np.maximum(sum(counts, np.zeros(2)), 1e-300)
+    total = np.maximum(sum(counts, np.zeros(2)), 1e-300)
+    mixed._weights[:, :, 1:3] = sums / total
+    if mixed._plain.shape[1]:
+        average = [STEADY, KNOWN]
+        slow = sum((n[0] * one._plain[:, average] for n, one in zip(counts, learned, strict=True)), np.zeros(1))
+        mixed._plain[:, average] = slow / total[0]
 
 
 def _second_order(one: Any, places: np.ndarray, d: int) -> tuple[np.ndarray, np.ndarray]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from online_rank._kernels import beside, growing, leaves, window
+from online_rank._kernels import beside, growing, hedge, leaves, window
 from online_rank.rankers.growing_trees import GrowingTrees, most_documents, most_trees
 
 
@@ -81,5 +81,5 @@ def _mix_blend(blend: np.ndarray, learned: Sequence[GrowingTrees], base: Growing
     parts, began = np.array([one._blend for one in learned]), base._blend
     blend[:] = began + (parts - began).sum(axis=0)
     blend[beside.SCALES :] = parts[:, beside.SCALES :].mean(axis=0)
-    heaviest = beside.ACCOUNT + beside.LARGEST_WEIGHT
+    heaviest = beside.ACCOUNT + hedge.LARGEST_WEIGHT
     blend[heaviest] = parts[:, heaviest].max()

@@ -9,7 +9,7 @@ import numpy as np
 from online_rank._kernels import curves
 from online_rank.base.reader import own_names
 from online_rank.query.levels import is_level
-from online_rank.rankers.curved import ALONE, MEMBERS, CurvedRanker, cells_of
+from online_rank.rankers.curved import CurvedRanker, cells_of
 
 __all__ = ["N_BINS", "Level", "Shape", "has_shapes", "shapes_of"]
 
@@ -123,8 +123,10 @@ class _Drawn:
     def __init__(self, ranker: CurvedRanker) -> None:
         self._ranker, self._names = ranker, own_names(ranker)
         self._whole = ranker._curves()
-        shares, scales = ranker._choice()[: len(MEMBERS)] * ranker._scales(), ranker._scales()
-        self._members = [ranker._drawn_by(ALONE[k] / scales) for k in range(len(MEMBERS)) if shares[k] > _LEAST_SHARE]
+        shares = ranker._choice()[: len(ranker.members)] * ranker._sigmas()
+        self._members = [
+            ranker._drawn_alone(name) for name, share in zip(ranker.members, shares, strict=True) if share > _LEAST_SHARE
+        ]
 
     def shape(self, name: Hashable, columns: list[int]) -> Shape:
         """What a feature adds, which has these columns."""

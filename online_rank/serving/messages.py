@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
-from online_rank.arguments import LATEST
 from online_rank.limits import INT64_HIGH, INT64_LOW, MAX_DOCUMENTS, MAX_ID_LENGTH
 from online_rank.query import Runs
 from online_rank.query.columns import Columns
@@ -72,11 +71,11 @@ _Value = Annotated[
     _Grade | Annotated[float, Meta(ge=0, le=MAX_GRADE)] | None,
     _about("what the event is worth, if not what its kind is; 0 takes it back"),
 ]
-_Seconds = Annotated[float, Meta(gt=-LATEST, lt=LATEST)]
 _Time = Annotated[
-    _Seconds,
+    float | Annotated[str, Meta(max_length=50)],
     _about(
-        "the time of the request in seconds since 1970 (of milliseconds, a thousandth); without it, the time of its arrival"
+        "the time of the request: seconds since 1970, or milliseconds, microseconds or nanoseconds, as its size tells, or a "
+        "text in ISO 8601, in UTC without a zone; without it, the time of its arrival"
     ),
 ]
 _Meta = Annotated[Any, _about("anything; it is answered as it came, and is never a feature")]

@@ -29,6 +29,7 @@ from online_rank.base import ranker_of
 from online_rank.base.growth import growth_limited
 from online_rank.base.undo import all_or_nothing
 from online_rank.limits import MAX_COUNT, is_integer
+from online_rank.query.times import seconds_of_time
 from online_rank.serving import learning, messages, queries, ranking, windows
 from online_rank.serving.clock import CLOCK
 from online_rank.serving.outcomes import Outcome, Reply, UnknownQuery
@@ -261,7 +262,7 @@ class RankingService(ServiceState):
             raise ValueError("events are added up over a window, and this service has none: start it with --feedback-window")
         return learning.learn(self, message, request, learned_at, evidence_of(message, now))
 
-    def _times(self, ts: float | None, at: float | None) -> tuple[float, float]:
+    def _times(self, ts: float | str | None, at: float | None) -> tuple[float, float]:
         """A request's own time, and the time that it is, which is not ahead of the clock; `at` is when it arrived.
 
         Raises ValueError for a time that is too far ahead.
@@ -270,7 +271,7 @@ class RankingService(ServiceState):
         latest = clock if at is None else max(at, clock)
         if ts is None:
             own = clock if at is None else at
-        elif (own := CLOCK.read(ts)) > latest + self.clock_skew:
+        elif (own := CLOCK.read(seconds_of_time("ts", ts))) > latest + self.clock_skew:
             raise ValueError(
                 f"ts is {ts}, {own - latest:,.0f} seconds ahead of the clock; {self.clock_skew:g} are accepted (--clock-skew)"
             )

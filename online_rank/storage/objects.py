@@ -125,6 +125,8 @@ def restore(cls: type, parameters: dict[str, Any], state: dict[str, Any], where:
     _check_settings(cls, parameters, where)
     fields = schema(cls)
     stored = {name: field for name, field in fields.items() if not isinstance(field, Derived)}
+    if hasattr(cls, "_of_earlier"):
+        state = cls._of_earlier(state)
     for name in state:
         if name not in stored:
             raise StateError(f"{where}: a {cls.__name__} has no {name!r}")

@@ -10,7 +10,8 @@ from online_rank.preprocessing._keys import DOCUMENT
 from online_rank.preprocessing.history import History
 from online_rank.query.levels import is_level
 from online_rank.query.names import in_nfc, is_index_name, is_outcome_name
-from online_rank.stream.values import MISSING_WORDS, Faults, arrow, numbers_of, plain
+from online_rank.query.times import RELATIVE
+from online_rank.stream.values import MISSING_WORDS, Faults, TimeFormat, arrow, numbers_of, plain, time_format
 
 #: The most different texts among the first rows of a column that is a category.
 _MOST_LEVELS = 100
@@ -21,13 +22,14 @@ _NUMBER = r"^[$€£¥]?\s?[-+]?[\d.,]*\d[\d.,]*\s?[%$€£¥]?$"
 #: Reasons why columns of these kinds are not features.
 _NO_NUMBERS = {
     "text": "text: convert numbers; AdditiveRanker takes categories (--ranker additive), HashedFeatures(text=...) words",
-    "time": "a time: make it a number, such as an age in days",
+    "time": "a time: AdditiveRanker takes it (--ranker additive), others a number, such as an age in days",
     "empty": "it has no values at the beginning of the table: name it as a feature to read it",
     "other": "neither numbers nor booleans",
 }
 
 
 _NOT_NAMED = "not among the features named"
+_NO_TIME = TimeFormat("", "")
 
 
 class Column(NamedTuple):
@@ -43,12 +45,16 @@ class Column(NamedTuple):
         "feature", "query", "grade", "document", "event time", "context", or "left out".
     why : str
         Why it is left out.
+    unit, zone : str
+        How a column of times says them (`TimeFormat`); empty for any other.
     """
 
     name: str
     type: str
     role: str
     why: str = ""
+    unit: str = ""
+    zone: str = ""
 
 
 class Plan:
@@ -86,6 +92,10 @@ class Plan:
         """The kinds of the columns."""
         return {column.name: column.type for column in self.columns}
 
+    def time_format(self, column: str) -> TimeFormat:
+        """How a column says the time."""
+        return next(TimeFormat(one.unit, one.zone) for one in self.columns if one.name == column)
+
     @property
     def left_out(self) -> tuple[Column, ...]:
         """The columns that are left out."""
@@ -111,6 +121,10 @@ class Plan:
             reasons = dict.fromkeys(column.why for column in self.left_out)
             parts = [f"{listed([c.name for c in self.left_out if c.why == why])} ({why})" for why in reasons]
             lines.append(f"left out: {'; '.join(parts)}")
+        times = [column for column in self.columns if column.unit and column.role != "left out"]
+        if times:
+            said = (f"{listed([one.name])}, {one.role} ({TimeFormat(one.unit, one.zone).in_words})" for one in times)
+            lines.append(f"times: {'; '.join(said)}")
         return lines
 
 
@@ -244,10 +258,12 @@ def plan_of(table: Any, named: Mapping[str, str | None], options: Options) -> Pl
     columns = []
     for column, kind in table.kinds.items():
         if column in roles:
-            columns.append(Column(column, kind, roles[column]))
+            how = _format_of(table, column) if roles[column] == "event time" else _NO_TIME
+            columns.append(Column(column, kind, roles[column], "", *how))
             continue
         kind, why = _use_of(table, column, features, index, options)
-        columns.append(Column(column, kind, "left out" if why else "feature", why))
+        how = _format_of(table, column) if kind == "time" else _NO_TIME
+        columns.append(Column(column, kind, "left out" if why else "feature", why, *how))
     if features is not None:
         found = {column.name: column for column in columns}
         columns = [*(found[name] for name in features), *(column for column in columns if column.role != "feature")]
@@ -264,6 +280,11 @@ def _require_columns(table: Any, columns: Iterable[str]) -> None:
         if column not in table.kinds:
             shown = ", ".join(map(repr, list(table.kinds)[:10])) + (", ..." if len(table.kinds) > 10 else "")
             raise ValueError(f"{table.name}: no column {column!r}; there are {shown}")
+
+
+def _format_of(table: Any, column: str) -> TimeFormat:
+    """How a column says the time, by the first rows; relative if it does not, so that each row is a fault."""
+    return time_format(table.column(table.first, column)) or TimeFormat(RELATIVE, "")
 
 
 def _use_of(
@@ -283,7 +304,9 @@ def _use_of(
     if chosen and (kind == "text" or (learned == "text" and table.is_text)):
         # Words are errors with their row where the model knows numbers; numbers are words where it knows words.
         kind = learned
-    why = _NO_NUMBERS.get(kind, "")
+    if kind == "time" and learned == "text":  # By an earlier version, each date as a category.
+        kind = "text"
+    why = "" if kind == "time" and options.categories else _NO_NUMBERS.get(kind, "")
     if kind == "text":
         kind, why = _use_of_text(table, column, chosen, options)
     if chosen and why and kind != "empty":

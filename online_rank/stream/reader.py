@@ -301,7 +301,7 @@ class _Order:
         if qid in self._seen:
             self._complain(f"{rows.where(0)}: query {qid} comes back after another one")
         self._seen.add(qid)
-        self._latest = time
+        self._latest = time if time == time else self._latest  # NaN where the row is a fault.
 
     def _complain(self, what: str) -> None:
         raise ReadError(f'{what}; sort the rows by {self._sorted_by}, or repeated_qid="group" of read does it')

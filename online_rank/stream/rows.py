@@ -122,7 +122,7 @@ def rows_of(table: Table, batch: Batch, plan: Plan, options: Options) -> Rows:
         batch.where,
         faults,
         tuple(numbers),
-        None if time is None else times_of(table.column(batch.rows, time), faults, time),
+        None if time is None else times_of(table.column(batch.rows, time), plan.time_format(time), faults, time),
         {column.name: _listed(table, batch, column, faults) for column in plan.columns if _is_listed(column)},
     )
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from online_rank.query.names import in_nfc
 from online_rank.stream.source import UTF8, FileRange, ReadError, Text, lines_of, name_of
-from online_rank.stream.values import MIXED, arrow, kind_of, kind_of_text
+from online_rank.stream.values import MIXED, are_dates, arrow, kind_of, kind_of_text, plain
 
 #: The longest value with line breaks, in bytes.
 _LONGEST_VALUE = 1 << 24
@@ -82,7 +82,7 @@ class Table:
         require_own_names(self.name, schema.names)
         columns = {name: self.first[name].combine_chunks() for name in schema.names}
         self.kinds = {
-            name: kind_of_text(self._pointed(values)) if self.is_text else kind_of(values) for name, values in columns.items()
+            name: kind_of_text(self._pointed(values)) if self.is_text else _kind_of(values) for name, values in columns.items()
         }
         if set(self.kinds.values()) == {"empty"}:
             raise ReadError(f"{self.name}: no rows below the header, or none with a value")
@@ -228,6 +228,12 @@ class Table:
             row += batch.num_rows
             if b > a:
                 yield pa.Table.from_batches([batch.slice(a, b - a)]).replace_schema_metadata(opened.schema_arrow.metadata)
+
+
+def _kind_of(values: Any) -> str:
+    """The kind of a column of a frame or of JSON: texts that are all dates are times."""
+    kind = kind_of(values)
+    return "time" if kind == "text" and are_dates(plain(values)) else kind
 
 
 def _in_nfc(rows: Any) -> Any:

@@ -8,9 +8,9 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from online_rank.query.times import PER_SECOND, RELATIVE, seconds_of_dates, seconds_of_text, unit_of
 from online_rank.stream.source import ReadError, Text, format_of, is_stdin, name_of, path_of
 from online_rank.stream.tables import Batch, Table, json_of, of_dicts
 from online_rank.stream.values import Faults, numbers_of
@@ -29,8 +29,12 @@ _IDS = ("object_id", "object_id_field", "object_id_type", "internal_id")
 _ROWS = 1 << 14
 #: The number of first records, one of which has the fields of UBI.
 _LOOKED_AT = 20
-#: Milliseconds as text, as csv has them; 8 digits are a date.
-_MILLISECONDS = re.compile(r"-?\d{9,15}|0", re.ASCII)
+#: Milliseconds are below this.
+_LARGEST = 1e15
+#: Numbers as text, as csv has them.
+_NUMBER = re.compile(r"-?\d+(\.\d*)?(e\+\d+)?", re.ASCII)
+_PLURAL = {"event": "events", "query": "queries"}
+_OF = {True: "text", False: "a number or a date"}
 
 
 class UbiLog:
@@ -83,6 +87,48 @@ class _Shown(NamedTuple):
     where: str
 
 
+class _Times:
+    """The times of the records of one kind in one source, whose numbers have one unit.
+
+    Attributes
+    ----------
+    unit : str
+        The unit of numbers, once a date was among them: milliseconds in the standard.
+    """
+
+    def __init__(self) -> None:
+        self.unit = ""
+        self._are_texts: bool | None = None
+
+    def seconds(self, value: Any, where: str) -> float:
+        """A time in seconds: text in ISO 8601, a date, or a number. Raises ReadError."""
+        if isinstance(value, str) and _NUMBER.fullmatch(value):
+            value = float(value)
+        is_text = isinstance(value, str)
+        if value is not None and self._are_texts is not None and is_text != self._are_texts:
+            raise ReadError(f"{where}: timestamp {value!r:.60} is {_OF[is_text]}, and those before it are {_OF[not is_text]}")
+        self._are_texts = is_text
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return self._of_number(value, where)
+        seconds = seconds_of_text(value) if isinstance(value, str) else seconds_of_dates(value)
+        if seconds is None or seconds != seconds:
+            what = f"timestamp {value!r:.60} is not a time" if is_text else f"timestamp is {value!r:.60}; it is a time"
+            raise ReadError(f"{where}: {what} in ISO 8601" + ", or a number of milliseconds" * (not is_text))
+        return seconds
+
+    def _of_number(self, value: float, where: str) -> float:
+        unit = unit_of(value)
+        if unit == RELATIVE:
+            if not abs(value) < _LARGEST:
+                raise ReadError(f"{where}: timestamp is {value!r:.60}; it is a time in ISO 8601, or milliseconds")
+            return value / PER_SECOND["ms"]
+        self.unit = self.unit or unit
+        if unit != self.unit:
+            what = f"is a date in {unit}, and those before it are in {self.unit}: times have one unit"
+            raise ReadError(f"{where}: timestamp {value:.17g} {what}")
+        return value / PER_SECOND[unit]
+
+
 class _Joined:
     """Queries and events of files, joined by the id of the query."""
 
@@ -95,6 +141,7 @@ class _Joined:
         self._keys: dict[str, dict[str, str]] = {}
         self._count: Counter[str] = Counter()
         for source in sources:
+            times = {"event": _Times(), "query": _Times()}
             for record, where in _records(source):
                 kind = _kind(record)
                 if kind is None:
@@ -102,13 +149,16 @@ class _Joined:
                         f"{where}: neither a query nor an event of UBI: it has {', '.join(map(repr, [*record][:8]))}"
                     )
                 if kind == "event":
-                    self._add_event(record, where)
+                    self._add_event(record, where, times[kind])
                 else:
-                    time = None if record.get("timestamp") in (None, "") else _seconds(record["timestamp"], where)
+                    time = None if record.get("timestamp") in (None, "") else times[kind].seconds(record["timestamp"], where)
                     query = self._note(record, where)
                     if query:
                         self._queries[query] = time, _hits(record, where), where
                     self._count["queries without an id"] += not query
+            for kind, each in times.items():
+                if each.unit not in ("", "ms"):
+                    log.lines.append(f"{name_of(source)}: the times of its {_PLURAL[kind]} are in {each.unit}, not in ms")
 
     def _note(self, record: Mapping[str, Any], where: str) -> str:
         """Note the text, the session and the user of a query as far as a record has them; returns the id of the query."""
@@ -120,7 +170,7 @@ class _Joined:
                 self._count[f"values of {name} that differ from the first of their query"] += 1
         return query
 
-    def _add_event(self, record: Mapping[str, Any], where: str) -> None:
+    def _add_event(self, record: Mapping[str, Any], where: str, times: _Times) -> None:
         kind, query = _id(record["action_name"], where), _id(record.get("query_id"), where)
         document = _id(_at(record, f"{_OBJECT}.object_id"), where)
         if not query or not document:
@@ -129,7 +179,7 @@ class _Joined:
         if kind not in self._log.events:
             self._count[f"events {kind!r}, which have no value"] += 1
             return
-        time = _seconds(record.get("timestamp"), where)
+        time = times.seconds(record.get("timestamp"), where)
         self._note(record, where)
         if kind != _SHOWN:
             self._acts.setdefault(query, []).append((document, kind, time, where))
@@ -271,20 +321,6 @@ def _position(value: Any, where: str) -> int | None:
     except (TypeError, ValueError, OverflowError):
         pass
     raise ReadError(f"{where}: {_ORDINAL} is {str(value)[:60]!r}; it is an integer >= 0")
-
-
-def _seconds(value: Any, where: str) -> float:
-    """A time: text in ISO 8601, a date, or milliseconds."""
-    if isinstance(value, str):
-        try:
-            value = int(value) if _MILLISECONDS.fullmatch(value) else datetime.fromisoformat(value)
-        except ValueError:
-            raise ReadError(f"{where}: timestamp {value!r:.60} is not a time in ISO 8601") from None
-    if isinstance(value, datetime):
-        return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
-    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e15:
-        return value / 1000.0
-    raise ReadError(f"{where}: timestamp is {value!r:.60}; it is a time in ISO 8601, or milliseconds")
 
 
 def _hits(record: Mapping[str, Any], where: str) -> list[str]:

@@ -6,10 +6,11 @@ row, and means the same at the beginning and at the end.
 
 import importlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from online_rank.query.times import ISO, PER_SECOND, RELATIVE, ZONED, decided_unit, require_one_unit, seconds_of_text
 from online_rank.support.lazy import needs
 
 #: What means missing in numbers, grades and times. In text, such as ids and categories, only empty text does.
@@ -19,6 +20,11 @@ _WHOLE = 2.0**53
 _TRUTHS = {"true": "1", "false": "0"}
 #: What marks a column of text that was made from values of several types.
 MIXED = {b"online_rank": b"mixed"}
+#: The units of columns that hold no numbers.
+TEXT, TYPED = "ISO 8601", "dates"
+#: The zones of times that say one, and that say none.
+GIVEN, ASSUMED = "as given", "none given, read as UTC"
+_UTC = "UTC"
 
 
 class Faults(dict[int, str]):
@@ -28,6 +34,34 @@ class Faults(dict[int, str]):
         """Note the rows for which `bad` (n,) is true."""
         for i in np.flatnonzero(bad).tolist():
             self.setdefault(i, what(i))
+
+
+class TimeFormat(NamedTuple):
+    """How a column says the time.
+
+    Attributes
+    ----------
+    unit : str
+        Of numbers "s", "ms", "us", "ns" or `RELATIVE`; `TEXT` for texts; `TYPED` for dates and times of a frame.
+    zone : str
+        The zone, `GIVEN` or `ASSUMED`; empty for relative times.
+    """
+
+    unit: str
+    zone: str
+
+    @property
+    def in_words(self) -> str:
+        """The format as the plan prints it.
+
+        Examples
+        --------
+        >>> TimeFormat("ms", "UTC").in_words
+        'ms since 1970, zone UTC'
+        """
+        if self.unit == RELATIVE:
+            return "numbers that are no dates: they stay as they are, a half-life takes one for a second"
+        return f"{self.unit} since 1970, zone {self.zone}" if self.unit in PER_SECOND else f"{self.unit}, zone {self.zone}"
 
 
 def arrow(module: str = "pyarrow") -> Any:
@@ -58,7 +92,7 @@ def kind_of(values: Any) -> str:
         return "boolean"
     if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
         return "number"
-    if types.is_temporal(kind):
+    if types.is_timestamp(kind) or types.is_date(kind) or types.is_duration(kind):
         return "time"
     if types.is_null(kind):
         return "empty"
@@ -67,18 +101,23 @@ def kind_of(values: Any) -> str:
 
 def kind_of_text(values: Any) -> str:
     """The kind of a column of a text file, by its first values."""
-    for kind, read in (("number", _as_numbers), ("boolean", _as_truths), ("time", _as_times)):
+    for kind, read in (("number", _as_numbers), ("boolean", _as_truths)):
         faults = Faults()
         found = read(values, faults)
         if not faults:
             return kind if found.null_count < len(found) else "empty"
-    return "text"
+    return "time" if are_dates(values) else "text"
 
 
 def numbers_of(values: Any, kind: str, faults: Faults, column: str) -> np.ndarray:
-    """A column as float64 (n,), NaN where a number is missing. A value that is no number is a fault."""
+    """A column as float64 (n,), NaN where a number is missing. A value that is no number is a fault.
+
+    Dates and times are seconds since 1970, in UTC without a zone.
+    """
     pa = arrow()
     values, unread = plain(values), Faults()
+    if kind == "time":
+        return _dates_of(values, faults, column)
     if kind_of(values) in ("time", "other"):
         what = f"column {column!r} holds {values.type}, and numbers are wanted"
         faults.note(np.ones(len(values), bool), lambda i: f"{what}: make them numbers, such as days")
@@ -141,28 +180,151 @@ def ids_of(values: Any, role: str, faults: Faults, field: Any) -> Any:
     return compute.fill_null(values, "")
 
 
-def times_of(values: Any, faults: Faults, column: str) -> np.ndarray:
-    """A column of times as float64 (n,): numbers unchanged, dates and times in seconds. Missing and unreadable are faults."""
-    pa, values, unread = arrow(), plain(values), Faults()
-    text, kind = values, kind_of(values)
+def time_format(values: Any) -> TimeFormat | None:
+    """How the first values (n,) of a column say the time; None if they are no times."""
+    values, kind = plain(values), kind_of(values)
     if is_text(values):
-        values = _as_numbers(text, unread)
-        kind = "number"
-        if unread:
-            values, kind = _as_times(text, unread := Faults()), "time"
-    for i in unread:
-        faults.setdefault(i, f"{text[i].as_py()!r:.60} in column {column!r}, the event time, is neither a time nor a number")
+        numbers, texts = _as_numbers(values, Faults()), _without_missing(values)
+        dates = _matches(texts, ISO)
+        if 2 * dates.sum() > len(texts) - texts.null_count:
+            return TimeFormat(TEXT, GIVEN if 2 * _matches(texts, ZONED).sum() > dates.sum() else ASSUMED)
+        values, kind = numbers, "number"
     if kind == "time":
-        try:
-            values = values.cast(pa.timestamp("us")).cast(pa.int64()).cast(pa.float64(), safe=False)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            kind = "other"
-    if kind in ("other", "boolean"):
-        faults.note(np.ones(len(values), bool), lambda i: f"{column!r}, the event time, is neither a time nor a number")
-        return np.zeros(len(values))
-    times = np.array(values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), np.float64)
-    faults.note(~np.isfinite(times), lambda i: f"{column!r}, the event time, is missing")
-    return times / 1e6 if kind == "time" else times
+        zone = getattr(values.type, "tz", None)
+        return TimeFormat(TYPED, zone or ASSUMED)
+    if kind not in ("number", "empty"):
+        return None
+    unit = decided_unit(_floats(values))
+    return TimeFormat(unit, "" if unit == RELATIVE else _UTC)
+
+
+def times_of(values: Any, how: TimeFormat, faults: Faults, column: str) -> np.ndarray:
+    """A column of times as float64 (n,), in seconds. What is missing, no time, or in another unit is a fault.
+
+    Parameters
+    ----------
+    values
+        An array of Arrow (n,).
+    how
+        How the column says the time.
+    faults
+        Takes what is wrong.
+    column
+        Its name, for messages.
+    """
+    values, what = plain(values), f"{column!r}, the event time,"
+    kind, times = _read_times(values, how, faults, column)
+    if kind == "other":
+        faults.note(np.ones(len(values), bool), lambda i: f"{what} is neither a time nor a number")
+    elif kind == "number" and how.unit not in (TEXT, TYPED):
+        mixed = dict(require_one_unit(times, how.unit))
+        times = times / PER_SECOND.get(how.unit, 1.0)
+        for i, why in mixed.items():
+            faults.setdefault(i, f"{what} is mixed: {why}")
+            times[i] = np.nan
+    elif kind == "number" or how.unit == RELATIVE:
+        of = "a number" if kind == "number" else "a date"
+        why = f"{what} is mixed: it is {of} here, and before it was {how.in_words}: a column has one unit"
+        faults.note(np.isfinite(times), lambda i: why)
+        times = np.full(len(values), np.nan)
+    faults.note(~np.isfinite(times), lambda i: f"{what} is missing")
+    return times
+
+
+def _read_times(values: Any, how: TimeFormat, faults: Faults, column: str) -> tuple[str, np.ndarray]:
+    """What a column holds, "number", "time" or "other", and its values: numbers as they are, dates in seconds."""
+    kind, unread = kind_of(values), Faults()
+    if is_text(values):
+        text = values
+        if how.unit == TEXT:
+            kind, times = "time", _of_texts(text, unread, how.zone)
+        else:
+            kind, times = "number", _floats(_as_numbers(text, unread))
+        for i, why in unread.items():
+            what = why or ("is no time in ISO 8601" if kind == "time" else "is neither a time nor a number")
+            mixed = "; the column is mixed, and has one unit" if _is_of_other_kind(text[i].as_py(), kind) else ""
+            faults.setdefault(i, f"{text[i].as_py()!r:.60} in column {column!r}, the event time, {what}{mixed}")
+        return kind, times
+    if kind == "time":
+        return kind, _typed(values)
+    if kind in ("number", "empty"):
+        return "number", _floats(values)
+    return "other", np.zeros(len(values))
+
+
+def _is_of_other_kind(text: str, kind: str) -> bool:
+    """Whether a text that is no time of a kind is one of the other kind."""
+    if kind == "number":
+        return seconds_of_text(text.strip()) is not None
+    try:
+        return np.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+def _dates_of(values: Any, faults: Faults, column: str) -> np.ndarray:
+    """A column of dates as seconds (n,), NaN where one is missing, each in the zone that it says."""
+    if is_text(values):
+        times = _of_texts(values, unread := Faults(), None)
+        for i in unread:
+            faults.setdefault(i, f"{values[i].as_py()!r:.60} in column {column!r} is not a date in ISO 8601")
+        return times
+    if kind_of(values) == "time":
+        return _typed(values)
+    faults.note(
+        np.asarray(values.is_valid().to_numpy(zero_copy_only=False), bool),
+        lambda i: f"column {column!r} holds {values.type}, and dates are wanted",
+    )
+    return np.full(len(values), np.nan)
+
+
+def are_dates(values: Any) -> bool:
+    """Whether all texts of a column (n,) are dates or times in ISO 8601, and one is not missing."""
+    texts = _without_missing(values)
+    return texts.null_count < len(texts) and bool(_matches(texts, ISO).sum() == len(texts) - texts.null_count)
+
+
+def _matches(texts: Any, pattern: str) -> np.ndarray:
+    compute = arrow("pyarrow.compute")
+    found = compute.fill_null(compute.match_substring_regex(texts, pattern), False)
+    return np.asarray(found.to_numpy(zero_copy_only=False), bool)
+
+
+def _of_texts(values: Any, faults: Faults, zone: str | None) -> np.ndarray:
+    """Times in ISO 8601 as float64 (n,), NaN where missing; `zone` is `GIVEN` or `ASSUMED`, None if each may say its own.
+
+    The reason of a fault is empty if it is no such time.
+    """
+    compute, texts = arrow("pyarrow.compute"), _without_missing(values)
+    there = np.asarray(texts.is_valid().to_numpy(zero_copy_only=False), bool)
+    if zone is not None:
+        has_zone = _matches(texts, ZONED)
+        says = "says no zone, and those before it do" if zone == GIVEN else "says a zone, and those before it do not"
+        faults.note(there & _matches(texts, ISO) & (has_zone != (zone == GIVEN)), lambda i: says)
+    known = compute.dictionary_encode(texts)
+    found = [seconds_of_text(text) for text in known.dictionary.to_pylist()]
+    seconds = np.array([*(np.nan if x is None else x for x in found), np.nan])
+    times = seconds[known.indices.fill_null(len(found)).to_numpy(zero_copy_only=False)]
+    faults.note(there & np.isnan(times), lambda i: "")
+    return times
+
+
+def _typed(values: Any) -> np.ndarray:
+    """Dates, times and lengths of time of Arrow as seconds, float64 (n,); NaN where missing."""
+    pa, types, kind = arrow(), arrow("pyarrow.types"), values.type
+    unit = "s" if types.is_date32(kind) else "ms" if types.is_date64(kind) else kind.unit
+    whole = values.cast(pa.int32()).cast(pa.int64()) if types.is_date32(kind) else values.cast(pa.int64())
+    per_second, days = int(PER_SECOND[unit]), 86400 if types.is_date32(kind) else 1
+    numbers = np.asarray(whole.fill_null(0).to_numpy(zero_copy_only=False), np.int64) * days
+    # Whole seconds apart from the rest, since a float does not hold all nanoseconds.
+    times = numbers // per_second + numbers % per_second / per_second
+    times[np.asarray(values.is_null().to_numpy(zero_copy_only=False), bool)] = np.nan
+    return times
+
+
+def _floats(values: Any) -> np.ndarray:
+    pa = arrow()
+    return np.array(values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), np.float64)
 
 
 def _without_missing(values: Any) -> Any:
@@ -195,25 +357,6 @@ def _as_numbers(values: Any, faults: Faults) -> Any:
 
 def _as_truths(values: Any, faults: Faults) -> Any:
     return _as(values, faults, "^(?i:true|false)$", lambda text: text.cast(arrow().bool_()))
-
-
-def _as_times(values: Any, faults: Faults) -> Any:
-    pa, compute = arrow(), arrow("pyarrow.compute")
-
-    def cast(text: Any) -> Any:
-        try:
-            return text.cast(pa.timestamp("us"))
-        except pa.ArrowInvalid:
-            zoned = compute.replace_substring_regex(text, " ?UTC$", "Z")
-            return zoned.cast(pa.timestamp("us", "UTC")).cast(pa.timestamp("us"))
-
-    try:
-        return _as(
-            values, faults, r"^\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?( ?UTC|Z|[-+]\d{2}:?\d{2})?)?$", cast
-        )
-    except pa.ArrowInvalid:  # such as month 13, or only some with a zone
-        faults.note(np.ones(len(values), bool), lambda i: "")
-        return pa.nulls(len(values), pa.timestamp("us"))
 
 
 def _replaced(values: Any) -> Any:

@@ -210,18 +210,20 @@ def test_nothing_in_a_log_is_learned_or_dropped_silently(run, log, kind):
     getattr(log, f"to_{kind}")(file)
     _, err = run("train", file, *COLUMNS, "--ranker", "perceptron")
     assert "missing values count as 0, since the model does not take them" in err
+    assert "seen (a time: AdditiveRanker takes it" in err
     _, err = run("train", file, *COLUMNS, "--save", "m")
     told, *lines = err.splitlines()
     assert told.endswith(": rows are not sorted by 'search'; they are sorted here, which reads everything first")
-    assert lines[0] == "online-rank: 3 features: price, new, clicks"
+    assert lines[0] == "online-rank: 4 features: price, new, seen, clicks"
     assert "the index of a pandas frame" in lines[1]
     assert "url (text " in lines[1]
-    assert "seen (a time: " in lines[1]
-    assert "a feature alone ranks the grades nearly perfectly: clicks (100.0% of pairs)" in lines[2]
+    how = "ISO 8601" if kind == "csv" else "dates"
+    assert lines[2] == f"online-rank: times: seen, feature ({how}, zone none given, read as UTC)"
+    assert "a feature alone ranks the grades nearly perfectly: clicks (100.0% of pairs)" in lines[3]
     _, err = run("train", file, *COLUMNS, "--exclude", "clicks", "--event-time", "seen", "--document", "url", "--save", "m")
     assert "perfectly" not in err
     assert "rows are not sorted by 'seen' and 'search'" in err
-    assert "seen (" not in err
+    assert "times: seen, event time (" in err
     assert load("m").feature_names == ("price", "new")
     # To rank, the columns that the model knows are features, and documents have their ids.
     out, err = run("rank", "m", file, "--query", "search", "--document", "url")
@@ -241,7 +243,7 @@ def test_a_dry_run_shows_each_column(run, log, kind):
     index = "" if kind == "csv" else "__index_level_0__"
     assert {name: (column["type"], column["role"]) for name, column in columns.items()} == {
         index: ("number", "left out"), "search": ("number", "query"), "rel": ("number", "grade"), "url": ("text", "left out"),
-        "price": ("number", "feature"), "new": ("boolean", "feature"), "seen": ("time", "left out"),
+        "price": ("number", "feature"), "new": ("boolean", "feature"), "seen": ("time", "feature"),
         "clicks": ("number", "feature"),
     }  # fmt: skip
     assert columns["price"]["missing"] == pytest.approx(log["price"].isna().mean())
@@ -260,8 +262,8 @@ def test_a_column_that_only_numbers_the_rows_is_named(run, log):
     log.fillna(0.0).sort_values("search").reset_index().to_parquet("log.parquet")
     for options in ((), ("--dry-run", "--json")):
         out, err = run("train", "log.parquet", *COLUMNS, *options)
-        assert "another whole number in every row: index. If it is an index, an id or a time" in out + err
-    _, err = run("train", "log.parquet", *COLUMNS, "--exclude", "index")
+        assert "another whole number in every row: index, seen. If it is an index, an id or a time" in out + err
+    _, err = run("train", "log.parquet", *COLUMNS, "--exclude", "index,seen")
     assert "another whole number" not in err
 
 
@@ -282,7 +284,14 @@ def test_a_dry_run_shows_columns_of_every_type(run):
     parquet.write_table(pyarrow.table(columns), "log.parquet")
     found = json.loads(run("train", "log.parquet", *COLUMNS, "--dry-run", "--json")[0])["columns"]
     assert [column["name"] for column in found] == [*columns]
-    assert {column["name"] for column in found if column["role"] == "feature"} == {"cost", "half", "flag", "kind"}
+    assert {column["name"] for column in found if column["role"] == "feature"} == {
+        "cost",
+        "half",
+        "flag",
+        "kind",
+        "span",
+        "day",
+    }
     assert all(column["why"] for column in found if column["role"] == "left out")
     seen = {column["name"]: (column["missing"], column["low"], column["high"]) for column in found}
     assert seen["kind"] == (pytest.approx(1 / 3), "x", "y")
@@ -315,11 +324,13 @@ def test_features_of_the_model_that_a_file_lacks_are_warned_of(run, log):
     log.rename(columns={"price": "prise"}).to_csv("other.csv", index=False)
     for command, options in (("evaluate", COLUMNS), ("rank", (*COLUMNS[:2], "--document", "url"))):
         _, err = run(command, "m", "other.csv", *options)
-        assert "1 of the 3 features that the model has learned from are not in the file and count as 0: price" in err
+        assert "1 of the 4 features that the model has learned from are not in the file and count as 0: price" in err
         assert "columns that the model has not learned from are left out: " in err
         assert "prise\n" in err
     log[["search", "rel", "url"]].to_csv("none.csv", index=False)
-    with pytest.raises(AssertionError, match="no column is called as one of the features of the model: price, new, clicks"):
+    with pytest.raises(
+        AssertionError, match="no column is called as one of the features of the model: price, new, seen, clicks"
+    ):
         run("evaluate", "m", "none.csv", *COLUMNS)
     run("train", "train.txt", "-q", "--save", "text")
     (Path("short.txt")).write_text("0 qid:1 1:1 2:3\n1 qid:1 1:2 2:0\n")

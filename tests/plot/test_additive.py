@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 from online_rank import AdditiveRanker, PerceptronRanker, plot
-from online_rank.rankers.curved import MEMBERS
 from online_rank.rankers.shapes import shapes_of
 from tests.rankers.test_additive import documents, queries
 
@@ -90,7 +89,7 @@ def test_a_curve_is_the_difference_of_scores_where_ranks_are_left_out():
     X[:, 1] = values
     scores = np.array(model.predict_one(X))
     np.testing.assert_allclose(scores - scores[0], own - own[0], atol=1e-6)
-    shares = [model.weights[k] * model.curve("2", name)[1] for k, name in enumerate(MEMBERS)]
+    shares = [model.weights[k] * model.curve("2", name)[1] for k, name in enumerate(model.members)]
     np.testing.assert_allclose(sum(shares), own, rtol=1e-4, atol=1e-6)
 
 

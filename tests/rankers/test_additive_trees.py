@@ -13,7 +13,7 @@ from online_rank.base.undo import all_or_nothing
 from online_rank.bounds import certificate_of
 from online_rank.checks import yield_checks
 from online_rank.distributed import fork, mix
-from online_rank.rankers.growing_trees import most_documents, most_trees
+from online_rank.rankers.growing_trees import MIXTURES, most_documents, most_trees
 from online_rank.storage.files import to_bytes
 from tests.reference import growing_trees as reference
 from tests.reference.forms import scores as of_form
@@ -62,7 +62,7 @@ def test_without_trees_nothing_changes():
 
 def test_curves_learn_as_without_trees(served):
     curves = taught(120, trees=0)
-    for name in ("_weights", "_sums", "_gram", "_numbers", "_losses", "_account"):
+    for name in ("_weights", "_sums", "_gram", "_numbers", "_scales", "_losses", "_account"):
         assert np.array_equal(getattr(served, name), getattr(curves, name)), name
 
 
@@ -96,7 +96,7 @@ def test_what_is_served_is_the_mean_of_the_candidates_by_their_shares(served):
     losses, account = blend[: beside.N_CANDIDATES], blend[beside.ACCOUNT :]
     eta = min(1.0, np.log(7) / account[2])
     pi = np.array([0.9] + [0.1 / 6] * 6) * np.exp(-eta * (losses - losses.min()))
-    w = (pi / pi.sum()) @ np.array(beside.MIXTURES)
+    w = (pi / pi.sum()) @ MIXTURES
     squares, weights = blend[beside.SCALES : beside.FACTOR].reshape(3, 2).T
     scale = np.sqrt(squares / weights)
     assert served._trees.factor == pytest.approx(w[0])
@@ -121,7 +121,7 @@ def test_the_losses_of_candidates_are_those_of_their_rankings():
         scores /= np.sqrt(squares / weights)[:, None]
         model.learn_one(X, y)
         told = model._trees._blend[: beside.N_CANDIDATES] - trees._blend[: beside.N_CANDIDATES]
-        expected = [model._measure.loss(np.array(c) @ scores, y, ties="pessimistic") for c in beside.MIXTURES]
+        expected = [model._measure.loss(c @ scores, y, ties="pessimistic") for c in MIXTURES]
         np.testing.assert_allclose(told, expected, atol=1e-9)
 
 
@@ -337,7 +337,7 @@ def test_machines_are_mixed(served):
             assert value(trees, i, part) == pytest.approx(np.mean([value(one, i, part) for one in parts]))
     blends = [one._blend[: beside.SCALES] for one in (trees, base._trees, *parts)]
     sums = blends[1] + (blends[2] - blends[1]) + (blends[3] - blends[1])
-    sums[beside.ACCOUNT + beside.LARGEST_WEIGHT] = 1.0
+    sums[beside.ACCOUNT + 6] = 1.0
     np.testing.assert_allclose(blends[0], sums)
     mixed.learn_one(X, np.arange(len(X)) % 3)
 
@@ -361,7 +361,13 @@ def test_the_certificate_bounds_what_was_served(served):
     hedge = served.trees_beside
     assert certificate.loss == hedge.account.served
     own, eta = served.account, hedge.step
-    curves = served.candidate_losses + np.log(10) / served.step + own.mixability_gap + hedge.losses[0] - own.mixed
+    curves = (
+        served.candidate_losses
+        - np.log(served.candidate_prior) / served.step
+        + own.mixability_gap
+        + hedge.losses[0]
+        - own.mixed
+    )
     against = np.append(curves + np.log(1 / 0.9) / eta, hedge.losses[1:] + np.log(60) / eta)
     outer = hedge.account.mixability_gap + hedge.account.served - hedge.account.mixed
     assert certificate.bound("blend_bound") == pytest.approx(against.min() + outer)

@@ -97,13 +97,13 @@ def test_a_query_without_a_time_or_a_bad_one_changes_nothing(make, tmp_path):
     save(model, tmp_path / "before.npz")
     for wrong, message in (
         ({}, "half_life is '1h': learn_one and learn_many need at="),
-        ({"at": 1.7e12}, "of milliseconds, a thousandth"),
-        ({"at": float("nan")}, "must be a time in seconds"),
+        ({"at": 1.7e11}, "times are dates of 1980 to 2100"),
+        ({"at": float("nan")}, "at is nan; times are dates"),
         ({"at": [1.0, 2.0]}, "one time a query"),
     ):
         with pytest.raises(ValueError, match=message):
             model.learn_one(QUERY, [0, 1], **wrong)
-    with pytest.raises(TypeError, match="times are numbers of seconds"):
+    with pytest.raises(ValueError, match="at is today; times are dates"):
         model.learn_one(QUERY, [0, 1], at="today")
     save(model, tmp_path / "after.npz")
     assert (tmp_path / "after.npz").read_bytes() == (tmp_path / "before.npz").read_bytes()
