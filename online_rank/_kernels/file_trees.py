@@ -16,7 +16,7 @@ def score_file_trees(X, columns, thresholds, missing, left, right, values, roots
     """scores[i] = base + the sum over trees of the value of the leaf that document i reaches.
 
     A node sends a value >= its threshold to the right, and others to the left; a missing value goes by `missing`. Children come
-    after their parents, and no column is beyond those of X.
+    after their parents, and X has every column.
 
     X : (n, d); columns : (N,) int64, -1 for a leaf; missing : (N,) uint8, bits `RIGHT` and `ZEROS`; roots : (T,)
     """

@@ -1,7 +1,7 @@
 """The base class of rankers."""
 
 import functools
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -11,6 +11,7 @@ from online_rank.arguments import integer
 from online_rank.base import calls, leaving
 from online_rank.base import reader as columns
 from online_rank.base.anatomy import learned_measure
+from online_rank.base.explain import Split
 from online_rank.base.form import Head, Layer
 from online_rank.base.rounds import LastRound, Round, largest_norm
 from online_rank.base.schema import Array, Count, Schema, schema_of
@@ -198,11 +199,8 @@ class Ranker(QueryStep):
         """The models of a blend and their weights, if its score is the weighted sum of theirs; None for any other ranker."""
         return None
 
-    def _split(self, block: Any, a: int, b: int) -> tuple[Sequence[Hashable], np.ndarray, bool] | None:
-        """For a ranker that splits the difference between the scores of documents a and b of a query among raw features.
-
-        Returns the features, their parts, and whether these are exact contributions; None if it does not.
-        """
+    def _split(self, block: Any, a: int, b: int) -> Split | None:
+        """The difference between the scores of documents a and b of a query, for a ranker that splits it; otherwise None."""
         return None
 
     def _score_queries(self, X: Any, offsets: np.ndarray) -> np.ndarray:

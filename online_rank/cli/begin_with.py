@@ -18,12 +18,12 @@ def differences(file: str, model: Any, source: Any, files: Sequence[str]) -> Ite
     trees = ranker_of(model).learners[1]
     names = trees.feature_names
     if source.is_letor and names is not None:
-        raise ValueError(f"--begin-with {file}: its features have names, {names[0]} ...; those of LETOR text have numbers")
+        raise ValueError(f"--begin-with {file}: its features have names, {names[0]} ...; features of LETOR text have numbers")
     if source.is_letor:
         return
     if names is None:
         raise ValueError(
-            f"--begin-with {file}: its features have no names, and those of {files[0]} do: train it with names "
+            f"--begin-with {file}: its features have no names, and features of {files[0]} do: train it with names "
             "(feature_name= of LightGBM, feature_names= of XGBoost)"
         )
     lacking = [name for name in trees.used_features if name not in source.plan.features]

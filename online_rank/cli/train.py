@@ -17,6 +17,7 @@ from online_rank.bounds import certificate_of
 from online_rank.bounds.account_run import keeps_account
 from online_rank.cli.advice import LOOKED_AT, advice
 from online_rank.cli.begin_with import begun_with, differences
+from online_rank.cli.beside import in_words, with_trees
 from online_rank.cli.evaluate import measure_files
 from online_rank.cli.files import behind, check_outputs, declared, histories_of
 from online_rank.cli.options import Checkpoints, Measuring, Output
@@ -88,6 +89,8 @@ def _run(settings: Settings, checkpoints: Checkpoints, output: Output) -> None:
     report = {"files": settings.files, "measure": settings.measure, "features": n_features_of(model) or 0, **figures}
     if not settings.relative and settings.ranker != "perceptron":
         report["default"] = _default(settings, output, shown)
+    if (trees := with_trees(model)) is not None:
+        report["trees"] = trees
     certificate = certificate_of(model) if settings.certify else None
     if certificate is not None:
         report["certificate"] = certificate.to_dict()
@@ -266,6 +269,8 @@ def _print(report: dict[str, Any], traces: list[Trace]) -> None:
             f"{of_pass}updated on [bold]{trace.mistakes:,}[/] of {trace.n_queries:,} queries "
             f"({trace.skipped:,} had nothing to learn, the others lost nothing); cumulative loss [bold]{trace.loss:,.2f}[/]"
         )
+    if "trees" in report:
+        console.print(in_words(report["trees"], measure))
     if "report" in report:
         console.print(f"report in [bold]{report['report']}[/]")
     if "saved" in report:

@@ -74,7 +74,7 @@ class FixedTrees(Ranker):
     model
         The text of the file; `from_file` reads it.
     names
-        The names of the features, in the order of the file. LightGBM writes _ for white space. None: those of the file.
+        The names of the features, in the order of the file. LightGBM writes _ for white space. None: the names in the file.
     measure
         The measure of the loss (see `online_rank.measure`).
 

@@ -57,11 +57,11 @@ def test_features_that_a_table_lacks_are_reported(run):
     [
         (
             (*TABLE, "--begin-with", "numbers.txt"),
-            "numbers.txt: its features have no names, and those of log.csv do",
+            "numbers.txt: its features have no names, and features of log.csv do",
         ),
         (
             ("log.txt", "--begin-with", "today.txt"),
-            "today.txt: its features have names, clicks ...; those of LETOR text",
+            "today.txt: its features have names, clicks ...; features of LETOR text",
         ),
         ((*TABLE, "--begin-with", "log.csv"), "log.csv: line 1: the text of a LightGBM model begins with tree"),
         ((*TABLE, "--begin-with", "none.txt"), "none.txt"),

@@ -68,7 +68,7 @@ def xgboost_file(path, holes=0.2, rounds=20, names=None, **settings):
     ],
     ids=str,
 )  # fmt: skip
-def test_scores_are_those_of_lightgbm(tmp_path, settings, holes):
+def test_scores_equal_the_scores_of_lightgbm(tmp_path, settings, holes):
     booster, X = lightgbm_file(tmp_path / "m.txt", holes, **settings), held_out()
     model = FixedTrees.from_file(tmp_path / "m.txt")
     np.testing.assert_allclose(model.predict_one(X), booster.predict(X, raw_score=True), rtol=0.0, atol=1e-12)
@@ -85,7 +85,7 @@ def test_scores_are_those_of_lightgbm(tmp_path, settings, holes):
     ],
     ids=str,
 )  # fmt: skip
-def test_scores_are_those_of_xgboost_up_to_its_single_precision(tmp_path, settings, holes):
+def test_scores_equal_the_scores_of_xgboost_up_to_its_single_precision(tmp_path, settings, holes):
     scores, X = xgboost_file(tmp_path / "m.json", holes, **settings), held_out()
     model = FixedTrees.from_file(tmp_path / "m.json")
     expected = scores(X)
