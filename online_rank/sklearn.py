@@ -6,11 +6,13 @@ import narwhals
 import numpy as np
 from river.base import Base
 
+from online_rank.support.lazy import MissingExtra
+
 try:
     from sklearn.base import BaseEstimator
     from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 except ImportError:
-    raise ImportError('online_rank.sklearn needs scikit-learn: pip install "online_rank[sklearn]"') from None
+    raise MissingExtra('online_rank.sklearn needs scikit-learn: pip install "online_rank[sklearn]"') from None
 
 from online_rank.base import abilities_of, ranker_of
 from online_rank.metrics import metric

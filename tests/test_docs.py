@@ -49,7 +49,13 @@ def slug(heading):
     return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
 
 
-@pytest.mark.parametrize(("page", "language", "code", "printed"), SINGLE, ids=lambda text: text.partition("\n")[0][:40])
+def quick_or_slow(example):
+    """Each command of a shell begins a process: only the README's are quick tests."""
+    slow = example[1] == "sh" and example[0] != "README.md"
+    return pytest.param(*example, marks=[pytest.mark.slow] if slow else [], id=example[2].partition("\n")[0][:40])
+
+
+@pytest.mark.parametrize(("page", "language", "code", "printed"), [*map(quick_or_slow, SINGLE)])
 def test_examples_print_what_the_page_says(page, language, code, printed, tmp_path):
     assert printed_by(language, code, tmp_path) == printed
 

@@ -6,6 +6,7 @@ from river import metrics as river_metrics
 from river import utils
 
 from online_rank import GradientRanker, PerceptronRanker, PlackettLuce, RidgeRanker, StreamScaler, SwapRanker
+from online_rank.base.schema import declared_state
 from online_rank.evaluate import Trace, progressive
 from online_rank.intervals import LossInterval
 from online_rank.measures.learned import measure
@@ -331,7 +332,7 @@ def test_an_iterator_is_read_one_by_one():
 
     def stream():
         for query in NoisyTeacher(40, n_features=4, n_documents=6):
-            learned.append(0.0 if model.last_round is None else float(model._counters[2]))
+            learned.append(0.0 if model.last_round is None else float(declared_state(model).counters[2]))
             yield query
 
     progressive(stream(), model)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import online_rank
-from online_rank.support.lazy import needs
+from online_rank.support.lazy import MissingExtra, needs
 from online_rank.support.registry import ROOMS
 
 
@@ -88,6 +88,10 @@ def test_an_extra_that_is_there_but_broken_has_the_remedy_too():
     with pytest.raises(ImportError) as caught, needs("PostgreSQL", "postgres"):
         raise ImportError("no pq wrapper")
     assert str(caught.value) == 'PostgreSQL cannot begin (no pq wrapper): pip install "online_rank[postgres]"'
-    with pytest.raises(ImportError) as caught, needs("the server", "serve"):
-        raise ImportError("the reader needs x: pip install it")
-    assert str(caught.value) == "the reader needs x: pip install it"
+    with pytest.raises(MissingExtra) as caught, needs("the server", "serve"), needs("the reader", "client"):
+        raise ModuleNotFoundError("no", name="httpx.x")
+    assert str(caught.value) == 'the reader needs httpx: pip install "online_rank[client]"'
+    # A message decides nothing: this one speaks of pip, and is none of ours.
+    with pytest.raises(MissingExtra) as caught, needs("the server", "serve"):
+        raise ImportError("pip install x")
+    assert str(caught.value) == 'the server cannot begin (pip install x): pip install "online_rank[serve]"'

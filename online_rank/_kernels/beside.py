@@ -1,9 +1,8 @@
-"""Trees beside curves: the additive learner and trees learn a query together, and a blend of both is served.
+"""Trees next to curves: the additive learner and trees learn a query together, and a blend of both is served.
 
 The curves are one member of the blend, as they would be served alone; the others are the trees by the averages of their leaves,
-and by their last values. Nine tenths of the prior are on the curves. The shares follow all losses, and trees are served once
-the best of their mixtures has lost less than the curves by enough (`EVIDENCE`); until then the answers are those of the curves,
-to the bit.
+and by their last values. The shares follow all losses. Trees are served once the best of their mixtures has lost less than the
+curves by enough (`EVIDENCE`). Until then the curves answer alone.
 """
 
 import numpy as np
@@ -27,14 +26,15 @@ from online_rank._kernels.workspace import workspace
 
 #: Candidates, and members: curves, averages of leaves, last leaves.
 N_CANDIDATES, N_MEMBERS = 7, 3
-#: Numbers of the blend: losses of the candidates; a `rankers.hedge.HedgeAccount`; running mean squares of the members' scores
-#: within queries, with their weights; the factor of the curves in what is served; and how many trees are served.
+#: Numbers of the blend. First the losses of the candidates, then a `rankers.hedge.HedgeAccount`. Running mean squares of the
+#: members' scores within queries follow, with their weights. The last are the factor of the curves in what is served, and the
+#: number of trees that are served.
 LOSSES, ACCOUNT, SCALES = 0, N_CANDIDATES, N_CANDIDATES + 10
 FACTOR, SERVED = SCALES + 2 * N_MEMBERS, SCALES + 2 * N_MEMBERS + 1
 N_NUMBERS = SERVED + 1
-#: Places of `limits`: how many trees there may be, by how much they fade with each new one, and documents of a sample;
-#: operations of growth for each value that is read, in the end and at first, and after how many documents half of the
-#: difference is gone; and by how much mixtures with trees must have lost less than the curves before trees are served.
+#: Places of `limits`: how many trees there may be, by how much they fade with each new one, and documents of a sample. Then
+#: operations of growth for each value that is read, in the end and at first, and the documents after which half of the
+#: difference is gone. Last, by how much mixtures must have lost less than the curves before trees are served.
 MOST, KEEP, ROOM, CREDIT, EARLY, HALF, EVIDENCE = range(7)
 
 

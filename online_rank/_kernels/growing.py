@@ -3,7 +3,7 @@
 A tree is grown from a sample of the queries of the window and a quarter of the columns: its bins are copied, level by level the
 best splits are found in histograms, and the values of its leaves come from the whole window. Then all other trees fade a
 little, and the window learns what its documents get now. Each of these takes many queries: a step looks at some thousand
-documents, and all that it needs to go on is in plain arrays. Operations are counted, of about a nanosecond each, never timed.
+documents, and all that the next one needs is in plain arrays. Operations are counted, of about a nanosecond each, never timed.
 
 A residual is t - (s - mean of s in the query), t the standardised grade and s the score by the trees so far. The sums in
 histograms are integers (`leaves.packed`), so their order does not matter.
@@ -50,11 +50,12 @@ from online_rank._kernels.window import (
 
 #: What a growing tree does next: nothing, copy documents, find splits, part documents, find leaves, score the window.
 IDLE, COPY, SPLIT, PART, LEAVES, SCORE = range(6)
-#: Integers of the state: what it does, how far it is, level and column; documents and columns of the sample; the number of the
-#: query before which it looks; the place of the new tree; new splits, those of the tree that it replaces, and the new ones by
-#: the columns of the sample; of each node of a level column and threshold; a histogram of each node, for some columns at a
-#: time; and the features of the sample's columns.
+#: Integers of the state: what it does, how far it is, level and column, documents and columns of the sample, the number of the
+#: query before which it looks, and the place of the new tree.
 PHASE, AT, LEVEL, COLUMN, SAMPLED, COLUMNS, END, PLACE = range(7, 15)
+#: Then the new splits, the splits of the tree that is replaced, and the new ones by the columns of the sample. Each node of a
+#: level has its best column and threshold there, and a histogram for some columns at a time. The last are the features of the
+#: sample's columns.
 NEW, OLD, OF_SAMPLE = 16, 16 + N_SPLITS, 16 + 2 * N_SPLITS
 BEST, BEST_BIN = OF_SAMPLE + N_SPLITS, OF_SAMPLE + N_SPLITS + 8
 HISTOGRAMS = BEST_BIN + 8
@@ -74,7 +75,7 @@ _SAMPLED, _ANY = 0.8, 0.15
 _STEP, _TOGETHER, _MANY = 1024, 16, 4096
 #: By how much a use of a column counts less after each tree; how much a new tree adds, and the least documents on either side.
 _FORGETS, _RATE, _LEAST = 0.995, 0.2, 20.0
-#: Operations that are put by for later queries, in those of a typical one.
+#: Operations that are put by for later queries: how many times what a typical query earns.
 _PUT_BY = 16.0
 
 

@@ -5,7 +5,7 @@ above the threshold of the node. Bin 0 is for missing values, which therefore go
 steps of normal scores from -2.6 to 2.6. A node that does not split has the threshold `NEVER`.
 
 Documents are inside and columns outside: a leaf of a tree takes 15 comparisons of whole columns of bytes and 11 selections,
-which the processor does for 16 to 64 documents at once, whatever the number of documents that go each way.
+which the processor does for 16 to 64 documents at once.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ from online_rank._kernels._jit import kernel, leaf
 from online_rank._kernels.curves import MISSING
 from online_rank._kernels.fits import require
 
-#: Bins of a feature, the lowest normal score that is told apart, and the width of a bin.
+#: Bins of a feature, the lowest normal score with a bin, and the width of a bin.
 N_BINS, LOWEST = 32, -2.6
 WIDTH = -2.0 * LOWEST / (N_BINS - 1)
 #: The bin of normal score 0.
@@ -40,7 +40,7 @@ _ZERO = np.float32(0.0)
 
 @leaf
 def bin_rows(g, cells, m, bins):
-    """bins (d, M) = the bins of the normal scores g (d, m), and 0 beyond document m. cells (d, m) : those of missing values"""
+    """bins (d, M) = the bins of the normal scores g (d, m), and 0 beyond document m. cells (d, m) : which are missing"""
     for j in range(g.shape[0]):
         own, found, places = g[j, :m], cells[j, :m], bins[j]
         places[m:] = 0
@@ -122,7 +122,7 @@ def sum_abreast(found, k, packed, sums):
 
 @leaf
 def packed(residual, unit):
-    """A residual of a document and its weight as one integer, so that sums are exact, whatever their order.
+    """A residual of a document and its weight as one integer, so that sums are exact in any order.
 
     Above 32 bits 256 W r, with r clipped to 8; below W, a whole number of sixteenths.
     """

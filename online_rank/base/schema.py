@@ -45,6 +45,7 @@ import functools
 import math
 import sys
 from collections.abc import Callable, Hashable, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,7 @@ __all__ = [
     "StateError",
     "Text",
     "TupleOf",
+    "declared_state",
 ]
 
 #: A size: a number, "d", the name of an attribute, a function of the object, or None for any.
@@ -377,6 +379,30 @@ def schema_of(cls: Any) -> Mapping[str, Field] | None:
     if not declared or None in declared:
         return None
     return {name: field for part in declared for name, field in part.items()}
+
+
+def declared_state(value: Any) -> SimpleNamespace:
+    """The state that an object declares, by names without the underscore: what its file holds. Arrays are no copies.
+
+    Raises
+    ------
+    TypeError
+        Its class declares no state.
+
+    Examples
+    --------
+    >>> from online_rank import RidgeRanker
+    >>> from online_rank.base.schema import declared_state
+    >>> model = RidgeRanker()
+    >>> model.learn_one([[1.0], [0.0]], [1, 0])
+    >>> declared_state(model).moment.shape
+    (1,)
+    """
+    cls: Any = type(value)
+    if (fields := schema_of(cls)) is None:
+        raise TypeError(f"{cls.__name__} declares no state")
+    declared = (name for name, field in fields.items() if not isinstance(field, Derived))
+    return SimpleNamespace(**{name.removeprefix("_"): getattr(value, name, None) for name in declared})
 
 
 @functools.cache

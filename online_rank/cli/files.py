@@ -77,9 +77,10 @@ def check_outputs(read: Sequence[str], **outputs: str | None) -> None:
     for name, path in outputs.items():
         if path is None:
             continue
+        option = f"--{name.replace('_', '-')}"
         if is_postgres(path):  # Its address may have a password.
-            raise ValueError(f"--{name} is the address of a database, which only --checkpoint of serve and stream may be")
-        option = f"--{name.replace('_', '-')} {path}"
+            raise ValueError(f"{option} is the address of a database, which only --checkpoint of serve and stream may be")
+        option = f"{option} {path}"
         if path in ("", "-"):
             raise ValueError(f"{option}: a file or folder is needed here")
         directory = os.path.dirname(os.path.realpath(path))

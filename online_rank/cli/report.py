@@ -23,7 +23,7 @@ import numpy as np
 
 import online_rank
 from online_rank import plot
-from online_rank.base import ranker_of, serving_ranker, serving_steps
+from online_rank.base import serving_ranker, serving_steps
 from online_rank.bounds import Certificate
 from online_rank.cli.printing import measured
 from online_rank.evaluate import Trace
@@ -31,7 +31,6 @@ from online_rank.metrics import metric
 from online_rank.plot.additive import draw
 from online_rank.plot.pairs import draw_pairs
 from online_rank.preprocessing._columns import ColumnTransformer, names_made
-from online_rank.rankers import BlendRanker
 from online_rank.rankers.pair_shapes import pair_shapes_of
 from online_rank.rankers.shapes import has_shapes, shapes_of
 
@@ -201,7 +200,6 @@ def write_report(
     ImportError
         matplotlib is missing.
     """
-    n_features, ranker = figures["features"], ranker_of(model)
     pictures = []
     if trace.n_queries:
         pictures.append(_picture(plot.trace(trace), "The measure before each query was learned from"))
@@ -210,22 +208,16 @@ def write_report(
         pictures.append(_picture(plot.served_loss(intervals), caption))
     if trace.loss > 0.0:
         pictures.append(_picture(plot.loss(trace), "Cumulative loss of the weights that learn"))
-    if isinstance(ranker, BlendRanker):
-        with contextlib.suppress(TypeError, ValueError):  # No trees, or none that has split yet.
-            pictures.append(_picture(plot.importance(model), "Features by which the trees of the blend split"))
-    elif n_features and not has_shapes(serving_ranker(model)):
-        pictures.append(_weights(model, list(feature_names or ())[:n_features], n_features))
     sections = [
         ("Figures", _figures(figures, trace)),
         ("Course", "".join(pictures) or "<p>No query was met.</p>"),
+        _learned(model, list(feature_names or ())[: figures["features"]], figures["features"]),
+        *_combined(model, feature_names or ()),
         ("Worst ranked", _worst(log)),
         ("Slowest", _slowest(log)),
         ("Settings", _table([], [(name, _shown(value)) for name, value in settings.items()])),
         ("Run it again", _reproduction([str(file) for file in settings.get("files", ())])),
     ]
-    if has_shapes(serving_ranker(model)):
-        sections.insert(2, ("Curves", _curves(serving_ranker(model), feature_names or ())))
-    sections[3:3] = _combined(model, feature_names or ())
     if certificate is not None:
         drawn = certificate.loss > 0.0 and any(0.0 < check.value < math.inf for check in certificate.bounds)
         picture = _picture(plot.certificate(certificate), "What each bound allows") if drawn else ""
@@ -311,10 +303,11 @@ def _learned(model: Any, names: Sequence[str], n_features: int) -> tuple[str, st
         return "Features", "<p>No feature was met.</p>"
     if has_shapes(ranker):
         return "Curves", _curves(ranker, names)
-    try:
+    with contextlib.suppress(TypeError, ValueError):  # It has no trees, or none that has split yet.
+        return "Trees", _picture(plot.importance(model), "Features by which the trees split")
+    if len(getattr(ranker, "served_weights", ())):
         return "Weights", _weights(model, names, n_features)
-    except (TypeError, ValueError):
-        return "Features", f"<p>A {type(ranker).__name__} has neither weights nor curves of features to draw.</p>"
+    return "Features", f"<p>A {type(ranker).__name__} has neither weights nor curves of features to draw.</p>"
 
 
 def _weights(model: Any, given: Sequence[str], n_features: int) -> str:

@@ -28,6 +28,7 @@ from online_rank.evaluate import Trace, progressive
 from online_rank.storage import CheckpointDirectory, CheckpointError
 from online_rank.storage.files import save
 from online_rank.stream.plan import n_features_of
+from online_rank.support.lazy import MissingExtra
 from online_rank.support.progress import progress
 
 
@@ -222,7 +223,7 @@ def _log_for(report_to: str | None, settings: Settings, checkpoints: Checkpoints
     if checkpoints.checkpoint is not None:
         raise ValueError("--report shows a whole run: leave out --checkpoint, which may continue in the middle of one")
     if importlib.util.find_spec("matplotlib") is None:
-        raise ImportError('--report needs matplotlib: pip install "online_rank[plot]"')
+        raise MissingExtra('--report needs matplotlib: pip install "online_rank[plot]"')
     from online_rank.cli.report import QueryLog
 
     return QueryLog(settings.measure)

@@ -1,4 +1,4 @@
-"""A learner with one curve for each feature."""
+"""A learner with one curve for each feature, and trees."""
 
 import copy
 import itertools
@@ -63,7 +63,7 @@ _HINT = (
 
 
 class AdditiveRanker(CurvedRanker):
-    r"""Learns one curve for each feature; what it serves is their sum. It takes raw features.
+    r"""Learns one curve for each feature, and trees where features interact; it serves their sum. It takes raw features.
 
     **Columns.** g is the normal score of a value among the values of the stream (the sketches of `StreamQuantileMap`), q the
     normal score of its rank among the documents of the query. A feature has the columns g, 15 ramps :math:`r_k(g) - r_k(0)`
@@ -78,6 +78,19 @@ class AdditiveRanker(CurvedRanker):
     blended, alone and in pairs, by the rule of `BlendRanker` on running scales: their sum is one curve for each feature.
     `online_rank.bounds.certificate_of` compares the loss with the best candidate's, and bounds it by the mass of the
     updates (`additive_mass_bound`).
+
+    **Trees.** Where features interact, trees learn what no sum of curves can: up to `trees` of depth 4, on g in 31 bins. A
+    tree grows from a window of the last queries, of at most 8 MB and 65,216 documents, in steps that are spread over queries.
+    No query takes more operations than a query of the median size earns. The tree fits the residual t - s of the standardised
+    grades t, by the scores s of the trees so far. Its leaves begin with the values .2 G / (n + 100), with G the sum of the
+    residuals and n the number of documents, and all other trees fade by a hundredth. Then leaves learn at each query:
+
+    .. math:: v \leftarrow v + \frac{G}{2 (n + 100)}
+
+    A second blend has for members the curves, as they would be served alone, and the trees, by v and by averages of v. Half of
+    its prior is on the curves. Trees are served once the best of its mixtures has lost less than the curves by half of a
+    query. Until then the curves answer alone, and ranking costs no more. No tree splits by a feature with a sign, and a missing
+    value goes left at every node. `trees_beside` has the account of this blend.
 
     **Missing values.** NaN, None, null and absent names are missing: their columns are 0, except for one encoding and one
     weight of missing values. A feature that most documents lack needs nothing else. Features may come at any time.
@@ -105,6 +118,8 @@ class AdditiveRanker(CurvedRanker):
         `{feature: 1 or -1}`: its curves never fall, or never rise; of a boolean, true is never worse, or never better, than
         false. Such a feature has no target encodings, and the Newton learner leaves it out. Features of an array are called
         `"1"` (column 0), `"2"`, and so on.
+    trees
+        The most trees; the number follows the features, four for each and at least 200. 0 for curves alone.
     seed
         Seed of all draws.
 
@@ -186,7 +201,7 @@ class AdditiveRanker(CurvedRanker):
         relative: bool = True,
         max_levels: int = 100,
         signs: Mapping[Any, int] | None = None,
-        trees: int = 0,
+        trees: int = 400,
         seed: int = 0,
     ) -> None:
         super().__init__()
@@ -288,14 +303,14 @@ class AdditiveRanker(CurvedRanker):
     def trees_beside(self) -> HedgeOfTrees | None:
         """How curves and trees are blended, and what both have lost; None without trees.
 
-        `account`, `candidates` and their losses are those of the curves: of what they would serve alone.
+        `account`, `candidates` and their losses speak of the curves alone.
         """
         return None if self._trees is None or self._linear is not None else self._trees.hedge
 
     @property
     @locked
     def n_trees(self) -> int:
-        """How many trees there are beside the curves."""
+        """How many trees there are."""
         return 0 if self._trees is None else self._trees.n_trees
 
     @property

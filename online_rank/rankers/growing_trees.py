@@ -5,6 +5,7 @@ import functools
 from typing import Any, NamedTuple
 
 import numpy as np
+from river import base
 
 from online_rank._kernels import beside, growing, leaves, window
 from online_rank.base.schema import Array, Derived, Schema
@@ -12,7 +13,8 @@ from online_rank.base.undo import Undo, record_state
 from online_rank.limits import MAX_COUNT
 from online_rank.rankers.hedge import HedgeAccount, step_of
 
-#: The weights of curves, averages of leaves and last leaves in each candidate, (7, 3); and their prior: .9 on the curves alone.
+#: The weights of curves, averages of leaves and last leaves in each candidate, (7, 3); and their prior: half of it
+#: is on the curves alone.
 MIXTURES = np.array(
     [
         [1.0, 0.0, 0.0],
@@ -26,7 +28,7 @@ MIXTURES = np.array(
 )
 #: Places of the members' scales among the numbers of the blend.
 SCALES = slice(beside.SCALES, beside.FACTOR)
-_PRIOR = np.array([0.9, *[0.1 / 6.0] * 6])
+_PRIOR = np.array([0.5, *[0.5 / 6.0] * 6])
 #: Most bytes of the window, and most documents in it. Columns are read side by side: they begin at different places of the
 #: caches if their length is no multiple of 4,096.
 _MOST_BYTES, _MOST_DOCUMENTS, _ASIDE = 8 << 20, (1 << 16) - 320, 64
@@ -40,9 +42,9 @@ _FIRST_DOCUMENTS, _FIRST_QUERIES, _MORE_TREES = 192, 16, 8
 _OF_FEATURE, _FEWEST, _KEEP = 4, 200, 0.99
 #: Operations of growth for each value that is read: of a document, and of each of its values; how many times as many at first,
 #: and after how many documents half of the difference is gone.
-_OF_QUERY, _OF_VALUE, _EARLY, _HALF = 500.0, 15.0, 4.0, 5000.0
+_OF_QUERY, _OF_VALUE, _EARLY, _HALF = 500.0, 12.0, 8.0, 2500.0
 #: By how much mixtures with trees must have lost less than curves before trees are served, in losses of whole queries.
-_EVIDENCE = 0.25
+_EVIDENCE = 0.5
 
 
 def most_trees(trees: int, n_features: int) -> int:
@@ -75,8 +77,8 @@ class HedgeOfTrees(NamedTuple):
     step: float
 
 
-class GrowingTrees:
-    """Trees of depth 4 beside curves: grown from a window of queries, with leaves that learn at each query.
+class GrowingTrees(base.Base):
+    """Trees of depth 4 next to curves: grown from a window of queries, with leaves that learn at each query.
 
     All state is in arrays, which kernels change in place (`online_rank._kernels.beside`), a half-grown tree among them. This
     class gives them room: they begin small, and are replaced by larger ones.
@@ -260,7 +262,7 @@ class GrowingTrees:
         return made
 
     def empty_window(self) -> int:
-        """Forget the queries of the window, those of the tree that is growing among them; returns how many."""
+        """Forget the queries of the window, and the tree that grows from them; returns how many queries."""
         n = int(self._integers[window.COUNT])
         self._start_again()
         self._integers[[window.FIRST, window.COUNT, window.HEAD, window.HELD]] = 0

@@ -1,4 +1,4 @@
-"""What trees beside curves serve, as a function of raw features: its closed form, and how it splits a difference."""
+"""What trees next to curves serve, as a function of raw features: its closed form, and how it splits a difference."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any

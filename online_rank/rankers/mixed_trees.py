@@ -1,4 +1,4 @@
-"""Mixes the trees that several machines have grown beside curves."""
+"""Mixes the trees that several machines have grown next to curves."""
 
 from collections.abc import Iterator, Sequence
 

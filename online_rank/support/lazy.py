@@ -46,9 +46,15 @@ def lazily(
     return get, names
 
 
+class MissingExtra(ImportError):
+    """Packages of an extra are missing; the message says how to install them."""
+
+
 @contextlib.contextmanager
 def needs(what: str, extra: str) -> Iterator[None]:
-    """A context for imports from the packages of an extra, of which one that is missing raises ImportError with the remedy.
+    """A context for imports from the packages of an extra, of which one that is missing raises MissingExtra with the remedy.
+
+    Within another one the inner remedy counts.
 
     Examples
     --------
@@ -56,16 +62,18 @@ def needs(what: str, extra: str) -> Iterator[None]:
     ...     import no_such_package
     Traceback (most recent call last):
         ...
-    ImportError: the demonstration needs no_such_package: pip install "online_rank[demo]"
+    online_rank.support.lazy.MissingExtra: the demonstration needs no_such_package: pip install "online_rank[demo]"
     """
     try:
         yield
+    except MissingExtra:
+        raise
     except ImportError as error:
         missing = (error.name or "").partition(".")[0]
-        if missing == "online_rank" or "pip install" in str(error):
+        if missing == "online_rank":
             raise
         reason = f"needs {missing}" if missing else f"cannot begin ({error})"
-        raise ImportError(f'{what} {reason}: pip install "online_rank[{extra}]"') from None
+        raise MissingExtra(f'{what} {reason}: pip install "online_rank[{extra}]"') from None
 
 
 def postpone(*names: str) -> None:

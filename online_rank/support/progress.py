@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from online_rank.support.compiling import compiling, watch_compilation
+from online_rank.support.lazy import MissingExtra
 
 _REFRESH = 0.1
 #: Seconds before a bar appears that was not requested explicitly, so that short calls do not flicker.
@@ -69,7 +70,7 @@ def progress(
             bar = _Bar(label, total, unit, part)
         except ImportError:
             if shown:
-                raise ImportError('the progress bar needs rich: pip install "online_rank[cli]"') from None
+                raise MissingExtra('the progress bar needs rich: pip install "online_rank[cli]"') from None
             yield Progress()
             return
         appearance = threading.Timer(_PATIENCE, bar.rich.start)

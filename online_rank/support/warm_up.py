@@ -88,6 +88,7 @@ def models() -> Iterator[Any]:
     import online_rank as o
 
     yield o.AdditiveRanker()
+    yield o.AdditiveRanker(trees=0)
     yield o.PerceptronRanker()
     yield o.GradientRanker()
     yield o.GradientRanker("logistic", optimizer="adagrad")

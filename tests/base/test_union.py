@@ -4,6 +4,7 @@ from river import preprocessing
 
 from online_rank import ForEachDocument, PerceptronRanker, QueryNormalizer, StreamScaler
 from online_rank.base import QueryUnion
+from online_rank.base.schema import declared_state
 from tests.helpers import as_dicts, teacher_queries
 
 
@@ -36,7 +37,7 @@ def test_a_query_that_one_part_refuses_changes_neither():
     union.learn_one(np.ones((2, 3)))
     with pytest.raises(ValueError, match="finite"):
         union.learn_one(np.array([[1.0, np.nan, 0.0]]))
-    assert union.first._count == union.second._count == 2
+    assert declared_state(union.first).count == declared_state(union.second).count == 2
 
 
 def test_other_things_are_refused():

@@ -7,6 +7,7 @@ from benchmarks._clicks_data import ndcg_shown
 from benchmarks._pdgd import PDGD, ClickSkip
 from benchmarks._simulation import beginner, chance, pdgd_rounds, queries_in_one, swap_rounds, tables
 from online_rank import Clicks, Impression, PlackettLuce, PositionBias, SwapRanker
+from online_rank.base.schema import declared_state
 from online_rank.stream.clicks import user
 from online_rank.stream.synth import NoisyTeacher
 
@@ -72,7 +73,7 @@ def test_rankers_of_the_library(name, ranker):
     assert np.abs(learner.w).max() > 0.0
     assert learner.w.tolist() == model.weights.tolist()
     assert fast == pytest.approx(quality, abs=1e-12)
-    assert learner.wins.tolist() == bias._wins.tolist()
+    assert learner.wins.tolist() == declared_state(bias).wins.tolist()
 
 
 @pytest.mark.parametrize("name", ["perfect", "informational", "trust"])

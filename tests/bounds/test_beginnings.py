@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from online_rank import LossTracker, PerceptronRanker
+from online_rank.base.schema import declared_state
 from online_rank.bounds.mass import beginning_data_bound, beginning_distance_bound, mass_data_bound
 from online_rank.storage.files import from_bytes, to_bytes
 
@@ -72,7 +73,7 @@ def test_a_ranker_that_has_learned_continues_under_a_tracker():
 def test_features_that_come_later_begin_at_zero():
     tracker = LossTracker(PerceptronRanker.from_weights({"a": 2.0}), {"u": {"a": 1.0, "b": 1.0}})
     tracker.learn_one([{"a": 1.0, "b": -1.0}, {"b": 1.0}], [0, 1])
-    assert tracker._beginning.tolist() == [2.0, 0.0]
+    assert declared_state(tracker).beginning.tolist() == [2.0, 0.0]
     assert tracker.certificate().holds
 
 

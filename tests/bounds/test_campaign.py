@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from online_rank import LossTracker, PerceptronRanker, StreamScaler
 from online_rank.base import ranker_of
+from online_rank.base.schema import declared_state
 from online_rank.distributed.mixing import fork, mix
 from online_rank.rankers.inside import unaveraged_scores
 from online_rank.storage.files import from_bytes, to_bytes
@@ -160,7 +161,7 @@ def run(seed):
                 after = copy.deepcopy(model["StreamScaler"])
                 after.learn_one(X)
                 features = np.asarray(after.transform_one(X))
-            inner = holder._learner
+            inner = declared_state(holder).learner
             columns = [names.index(f) for f in inner.feature_names] if named and inner.n_features else slice(None)
             decisive = decisive_scores(inner, np.ascontiguousarray(features[:, columns]), served)
             options = {"credit": inner.credit, "mass": inner.in_force["mass"]}

@@ -17,6 +17,7 @@ from online_rank import (
     StreamQuantileMap,
     StreamScaler,
 )
+from online_rank.base.schema import declared_state
 from online_rank.intervals import PairedLosses
 from online_rank.intervals.losses import served_loss
 from online_rank.measures.learned import measure
@@ -101,7 +102,7 @@ def test_learning_from_the_average_is_learning_from_what_it_served():
         told.learn_one(X, y, served=told.predict_one(X) if told.n_features else np.zeros(len(y)))
         own.learn_one(X, y)
     assert own.learner.weights.tobytes() == told.learner.weights.tobytes()
-    assert own._sums.tobytes() == told._sums.tobytes()
+    assert declared_state(own).sums.tobytes() == declared_state(told).sums.tobytes()
     names = "mass_hindsight_bound", "served_norm_bound"
     assert_certified(told.certificate(), *names)
     assert_certified(own.certificate(), *names, "averaged_bound")

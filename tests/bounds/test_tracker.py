@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from online_rank import GradientRanker, HashedFeatures, LossTracker, PerceptronRanker, SlamRanker, StreamScaler, load, save
 from online_rank._kernels import best_violators, spread_credit
 from online_rank._kernels.workspace import PREFERRED, SHARES
+from online_rank.base.schema import declared_state
 from tests.helpers import MEASURES, SETTINGS, SLAM_SETTINGS, as_block, random_queries
 from tests.kernels.calling import Module, graded, workspace
 from tests.reference import bounds as reference
@@ -67,7 +68,7 @@ def test_losses_of_comparators_equal_the_reference(options, measure):
                     reference.pair_loss(a, (X @ u).tolist(), grades, **margin),
                     WEIGHT * reference.slam(v, (X @ u).tolist(), grades, **margin),
                 )
-        assert tracker._sums == pytest.approx(expected, rel=1e-9, abs=1e-12)
+        assert declared_state(tracker).sums == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
 
 def test_comparator_loss_by_hand():
@@ -340,9 +341,9 @@ def test_a_query_costs_nothing_a_feature():
     model = HashedFeatures(16) | LossTracker(PerceptronRanker())
     model.learn_one([{"a": 1.0}, {"b": 1.0}], [0, 1])
     tracker = model["LossTracker"]
-    before = tracker._scaled_by
+    before = declared_state(tracker).scaled_by
     model.learn_one([{"a": 1.0}, {"c": 1.0}], [1, 0])
-    assert tracker._scaled_by is before
+    assert declared_state(tracker).scaled_by is before
 
 
 def test_named_features_come_and_go():

@@ -18,6 +18,7 @@ from online_rank import (
     TorchRanker,
     save,
 )
+from online_rank.base.schema import declared_state
 from online_rank.base.transformer import QueryTransformer
 from online_rank.checks import CheckFailed, check_ranker, check_transformer, yield_checks
 from tests.checks.planted import FAULTS, Plain, documented_ranker
@@ -165,7 +166,7 @@ def test_files_that_lose_something_are_found(monkeypatch):
 
     def lossy(path):
         model = load(path)
-        model._counters = np.zeros_like(model._counters)
+        model._counters = np.zeros_like(declared_state(model).counters)
         return model
 
     load = files.load

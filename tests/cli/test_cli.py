@@ -190,6 +190,10 @@ def test_evaluate(files, run):
         (["train", "{a}", "--save", "postgresql://u:secret@h/d"], "--save is the address of a database"),
         (["train", "{a}", "--checkpoint", "postgresql://u:secret@h/d"], "--checkpoint is the address of a database"),
         (["stream", "--save", "postgresql://u:secret@h/d"], "--save is the address of a database"),
+        (
+            ["export", "{a}", "--to", "solr", "--features-out", "postgresql://u:secret@h/d"],
+            "--features-out is the address of a database",
+        ),
         (["train", "{a}", "--save", ""], "a file or folder is needed here"),
         (["fuse", "{a}", "--qrels", "{a}", "--out", "{dir}"], "not a regular file"),
         (["export", "no.npz", "--to", "c", "--out", os.devnull], "/dev/null: not a regular file"),

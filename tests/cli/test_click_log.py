@@ -355,7 +355,7 @@ def test_lists_that_moved_tell_no_winner(folder, capsys):
     [
         ((), "Weights of the features"),
         (("--ranker", "additive"), "<h2>Curves</h2>"),
-        pytest.param(("--ranker", "blend"), "neither weights nor curves of features to draw", marks=pytest.mark.slow),
+        pytest.param(("--ranker", "blend"), "Features by which the trees split", marks=pytest.mark.slow),
     ],
 )
 def test_a_report_of_clicks(named, says, folder, tmp_path, capsys):

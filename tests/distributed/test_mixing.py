@@ -20,6 +20,7 @@ from online_rank import (
     StreamScaler,
     SwapRanker,
 )
+from online_rank.base.schema import declared_state
 from online_rank.distributed import fork, from_bytes, learn_shard, mix, to_bytes
 from tests.helpers import linear_queries, state_of
 from tests.reference import mixing as reference
@@ -142,8 +143,8 @@ def test_ridge_sums_cover_all_queries():
     mixed = mix([learned(fork(base), part) for part in cut(queries[8:], 4)], base)
     whole = learned(RidgeRanker(), queries)
     assert mixed._full_gram() == pytest.approx(whole._full_gram(), rel=1e-12)
-    assert mixed._moment == pytest.approx(whole._moment, rel=1e-12)
-    assert mixed._n_queries == whole._n_queries
+    assert declared_state(mixed).moment == pytest.approx(declared_state(whole).moment, rel=1e-12)
+    assert declared_state(mixed).n_queries == declared_state(whole).n_queries
     # A ranker that has met only queries of one grade has nothing to solve for.
     assert mix([learned(RidgeRanker(), [(np.ones((2, 3)), np.zeros(2, int))])] * 2).predict_one(np.ones((1, 3))) == [0.0]
 
@@ -188,7 +189,7 @@ def test_sparse_state_is_mixed_as_dense_state_is():
     parts = cut(queries, 3)
     dense = mix([learned(fork(base), part) for part in parts], base)
     rows = mix([learned(fork(base), [(sparse.csr_matrix(X), y) for X, y in part]) for part in parts], base)
-    assert rows._rows is not None
+    assert declared_state(rows).rows is not None
     assert rows.weights == pytest.approx(dense.weights, rel=1e-9)
     assert rows.served_weights == pytest.approx(dense.served_weights, rel=1e-9)
 

@@ -21,6 +21,7 @@ from online_rank import (
     RidgeRanker,
     StreamScaler,
 )
+from online_rank.base.schema import declared_state
 from online_rank.export import (
     TARGETS,
     export,
@@ -148,7 +149,7 @@ def test_elasticsearch_weights_go_by_name_and_templates_make_a_feature_set():
     model = learned(StreamScaler() | PerceptronRanker())
     weights = serving_weights(model).weights.tolist()
     shifted = {"f1": "clicks", "f2": "age"}
-    model["StreamScaler"]._mean = np.abs(model["StreamScaler"]._mean)  # Nothing has been negative.
+    model["StreamScaler"]._mean = np.abs(declared_state(model["StreamScaler"]).mean)  # Nothing has been negative.
     bodies = json.loads(export(model, "elasticsearch", name="shop", names=shifted))
     assert bodies == json.loads(export(model, "opensearch", name="shop", names=shifted))
     assert list(bodies) == ["POST _ltr/_featureset/shop/_createmodel"]

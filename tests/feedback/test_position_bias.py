@@ -6,6 +6,7 @@ import pytest
 from scipy.optimize import minimize
 
 from online_rank import PositionBias, load, save
+from online_rank.base.schema import declared_state
 from online_rank.feedback import FairPairs, Impression, PlackettLuce
 from online_rank.stream.clicks import PositionUser
 
@@ -40,8 +41,8 @@ def test_by_hand():
 
 def test_groups_that_disagree_widen_the_interval():
     bias = PositionBias(k=2)
-    bias._wins[::2] = [[0.0, 200.0], [20.0, 0.0]]
-    bias._wins[1::2] = [[0.0, 20.0], [20.0, 0.0]]
+    declared_state(bias).wins[::2] = [[0.0, 200.0], [20.0, 0.0]]
+    declared_state(bias).wins[1::2] = [[0.0, 20.0], [20.0, 0.0]]
     won, lost = 8 * 220 + 1, 16 * 20 + 1
     without = np.log([(lost - 20) / (won - 200), (lost - 20) / (won - 20)])
     error = math.sqrt(15) * without.std()
@@ -52,8 +53,8 @@ def test_groups_that_disagree_widen_the_interval():
 def test_all_pairs_of_positions_count():
     rng, k = np.random.default_rng(5), 4
     bias, truth = PositionBias(k), np.array([0.0, -0.4, -1.1, -1.5])
-    bias._wins[0] = rng.uniform(30, 40, (k, k)) / (1 + np.exp(truth - truth[:, None])) * (1 - np.eye(k))
-    wins = bias._wins[0] + np.eye(k, k=1) + np.eye(k, k=-1)
+    declared_state(bias).wins[0] = rng.uniform(30, 40, (k, k)) / (1 + np.exp(truth - truth[:, None])) * (1 - np.eye(k))
+    wins = declared_state(bias).wins[0] + np.eye(k, k=1) + np.eye(k, k=-1)
 
     def loss(log):
         log = np.append(0.0, log)
@@ -71,9 +72,9 @@ def test_before_any_click_anything_is_possible():
 
 def test_many_clicks_on_the_last_positions_alone():
     bias = PositionBias(k=3)
-    bias._wins[0] = [[0.0, 0.0, 0.0], [1e9, 0.0, 0.0], [1e9, 1e9, 0.0]]
+    declared_state(bias).wins[0] = [[0.0, 0.0, 0.0], [1e9, 0.0, 0.0], [1e9, 1e9, 0.0]]
     assert bias.examination == (1.0, 1.0, 1.0)
-    bias._wins[0] = bias._wins[0].T
+    declared_state(bias).wins[0] = declared_state(bias).wins[0].T
     assert np.all(np.diff(bias.examination) < 0.0)
 
 

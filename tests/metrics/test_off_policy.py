@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from online_rank import load, save
+from online_rank.base.schema import declared_state
 from online_rank.feedback import Clicks, FairPairs, Impression, PlackettLuce
 from online_rank.intervals import LossInterval
 from online_rank.metrics import OffPolicyValue, SwapComparison
@@ -22,7 +23,7 @@ def one_update(weights, clicks, ranking, **options):
     """X and X' of one impression."""
     value = OffPolicyValue(weights)
     value.update(clicks, ranking, **options)
-    return value._accounts[:, 1], float(value._robust[0])
+    return declared_state(value).accounts[:, 1], float(declared_state(value).robust[0])
 
 
 @pytest.mark.parametrize("weights", [(1.0,), (0.0, 0.0, 1.0), (0.5, 0.3, 0.2)])
@@ -63,11 +64,11 @@ def test_values_by_hand():
     value.update(Impression(("a", "c"), propensities=(0.5, 0.5)).clicked(["a"]), ["a", "b", "c"])
     # Not as wished.
     value.update(Impression(("b", "a"), propensities=(0.5, 0.5)).clicked(["b"]), ["a", "b", "c"])
-    assert value._places.tolist() == [[4.0, 8.0, 2.0], [8.0, 64.0, 8.0]]
-    assert value._accounts[:, 1].tolist() == [4.0 + 1.0, 1.0 + 0.0]
+    assert declared_state(value).places.tolist() == [[4.0, 8.0, 2.0], [8.0, 64.0, 8.0]]
+    assert declared_state(value).accounts[:, 1].tolist() == [4.0 + 1.0, 1.0 + 0.0]
     # Guesses 1/2, and then the mean of 1/2 and what was seen, cut to 1.
-    assert value._accounts[0, 2] == pytest.approx((4 - 0.5) ** 2 + (1 - 1) ** 2 + (0 - 1) ** 2)
-    assert value._accounts[1, 2] == pytest.approx((1 - 0.5) ** 2 + (0 - 1.5 / 2) ** 2 + (0 - 1.5 / 3) ** 2)
+    assert declared_state(value).accounts[0, 2] == pytest.approx((4 - 0.5) ** 2 + (1 - 1) ** 2 + (0 - 1) ** 2)
+    assert declared_state(value).accounts[1, 2] == pytest.approx((1 - 0.5) ** 2 + (0 - 1.5 / 2) ** 2 + (0 - 1.5 / 3) ** 2)
     assert value.effective_sample_size == 8.0**2 / 64.0
     with pytest.raises(ValueError, match=r"snips: the log agrees with this ranker in an effective 1\.0 of 3 rankings"):
         value.snips()
@@ -218,7 +219,7 @@ def test_the_better_ranker_is_found_from_a_log(policy, tmp_path):
     assert comparison.get() > 0.0
     save(comparison, tmp_path / "swaps.npz")
     assert load(tmp_path / "swaps.npz").interval() == comparison.interval()
-    assert LossInterval(comparison._sums).n == comparison.n == 4000
+    assert LossInterval(declared_state(comparison).sums).n == comparison.n == 4000
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from online_rank import (
     save,
 )
 from online_rank.base.explain import feature_weights
+from online_rank.base.schema import declared_state
 from online_rank.base.undo import all_or_nothing
 from online_rank.distributed import fork, mix
 from online_rank.query import Runs, SparseRows, read_query
@@ -283,7 +284,7 @@ def test_several_machines_add_up():
     for x, _, _ in queries[-3:]:
         ours, theirs = (features(step, x, at=1e6 + 4e4 * 60) for step in (mixed, one["History"]))
         np.testing.assert_allclose(ours, theirs, rtol=1e-12)
-    assert mixed._n_queries == one["History"]._n_queries
+    assert declared_state(mixed).n_queries == declared_state(one["History"]).n_queries
     assert to_bytes(mix(shards, base)) == to_bytes(mix(shards, base))
     with pytest.raises(ValueError, match="half-life counts the queries of one machine"):
         fork(History("brand", half_life=5) | PerceptronRanker())

@@ -47,7 +47,7 @@ def explicit(model, X):
 @pytest.mark.parametrize("relative", [True, False])
 @pytest.mark.parametrize("missing", [0.0, 0.3])
 def test_equals_learners_of_explicit_columns(missing, relative):
-    model = AdditiveRanker(relative=relative)
+    model = AdditiveRanker(relative=relative, trees=0)
     last, slow, fast = (PerceptronRanker(half_life=half_life, relative_margin=1.0) for half_life in (0, 1000, 50))
     newton, sums = reference.Newton(), np.zeros((4, 2, 2, 21))
     for t, (X, y) in enumerate(queries(60, missing=missing)):
@@ -95,7 +95,7 @@ def test_equals_learners_of_explicit_columns(missing, relative):
 
 def test_features_beyond_the_most_columns_take_steps_alone(monkeypatch):
     monkeypatch.setattr(additive, "_MOST_COLUMNS", 2)
-    model, w, curvatures, keep = AdditiveRanker(), np.zeros(2), np.zeros(2), 2.0 ** (-1 / 30)
+    model, w, curvatures, keep = AdditiveRanker(trees=0), np.zeros(2), np.zeros(2), 2.0 ** (-1 / 30)
     for t, (X, y) in enumerate(queries(40)):
         if t == 0 or len(set(y)) < 2:
             model.learn_one(X, y)
@@ -118,7 +118,7 @@ def test_features_beyond_the_most_columns_take_steps_alone(monkeypatch):
 
 
 def test_what_is_served_is_a_sum_of_curves_with_the_loss_of_the_account():
-    model = AdditiveRanker()
+    model = AdditiveRanker(trees=0)
     total = 0.0
     for X, y in queries(80):
         if model.n_features and len(set(y)) > 1:
@@ -139,7 +139,7 @@ def test_what_is_served_is_a_sum_of_curves_with_the_loss_of_the_account():
 
 
 def test_the_certificate_states_the_mass_bound_of_what_was_served():
-    model = AdditiveRanker()
+    model = AdditiveRanker(trees=0)
     for X, y in queries(80):
         model.learn_one(X, y)
     certificate = certificate_of(model)

@@ -6,6 +6,7 @@ import pytest
 import online_rank
 from online_rank import ClickPerceptron, GradientRanker, PerceptronRanker, RunFeatures, Runs, SwapRanker
 from online_rank.base import ranker_of
+from online_rank.base.schema import declared_state
 from online_rank.cli.click_log import learner_for
 from online_rank.rankers.rules import RULES, SWAP_BEGINNING, rule_weights
 
@@ -69,7 +70,7 @@ def test_weights_and_their_average_are_copies(half_life):
 
 def test_learning_leaves_the_average_of_the_beginning_alone():
     model = PerceptronRanker.from_weights([1.0, 0.0])
-    model._weights[:] = 5.0
+    declared_state(model).weights[:] = 5.0
     assert model.served_weights.tolist() == [1.0, 0.0]
 
 
@@ -128,8 +129,8 @@ def test_rankers_that_cannot_begin_with_a_rule_say_which_can(ranker):
 def test_a_click_ranker_begins_with_a_rule_as_commands_do():
     strength, wealth = SWAP_BEGINNING["strength"], SWAP_BEGINNING["wealth"]
     model = SwapRanker.from_rule("minmax", RUNS)
-    assert (model._strength, model.wealth) == (strength, wealth)
+    assert (declared_state(model).strength, model.wealth) == (strength, wealth)
     given = SwapRanker.from_rule("minmax", RUNS, strength=2.0, wealth=5.0)
-    assert (given._strength, given.wealth) == (2.0, 5.0)
+    assert (declared_state(given).strength, given.wealth) == (2.0, 5.0)
     assert PerceptronRanker.from_rule("minmax", RUNS).weights.tolist() == [1.0, 1.0, 1.0]
     assert isinstance(ranker_of(learner_for("shuffled", None, None, None)), SwapRanker)

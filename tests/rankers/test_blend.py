@@ -200,7 +200,7 @@ def documents(n, seed=0):
 
 @pytest.mark.parametrize("relative", [True, False])
 def test_the_default_blend_is_curves_and_trees_behind_their_map(relative):
-    model, curves = BlendRanker(relative=relative), AdditiveRanker(relative=relative)
+    model, curves = BlendRanker(relative=relative), AdditiveRanker(relative=relative, trees=0)
     trees = BoostedRanker(decay=0.012, learning_rate=0.2, longest_gap=20)
     for x, y in documents(60):
         curves._reader.align(curves, read_query(x, y, documents=True), grow=True)
@@ -234,7 +234,7 @@ def test_the_default_blend_is_curves_and_trees_behind_their_map(relative):
 
 
 def test_sparse_rows_are_left_to_the_first_of_the_default_blend():
-    rng, model, alone = np.random.default_rng(0), BlendRanker(), AdditiveRanker()
+    rng, model, alone = np.random.default_rng(0), BlendRanker(), AdditiveRanker(trees=0)
     for _ in range(20):
         X, y = csr_array(np.maximum(rng.normal(size=(10, 200)) - 1.0, 0.0)), rng.integers(0, 3, 10)
         model.learn_one(X, y)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from online_rank import BoostedRanker, PerceptronRanker, StreamQuantileMap
 from online_rank._kernels import trees as kernels
 from online_rank.base.draws import counted_generator
+from online_rank.base.schema import declared_state
 from online_rank.metrics import NDCG
 from online_rank.query import read_query
 from online_rank.rankers import boosted, growing
@@ -111,7 +112,7 @@ def test_every_tree_equals_plain_loops(monkeypatch, page):
         model.learn_one(X, y)
         window.append((bins, y, [score(row) for row in bins]))
         # A tree counts once all of its steps are done; until it does, no other begins.
-        if pending is not None and not model._pace:
+        if pending is not None and not declared_state(model).pace:
             trees.append(pending)
             pending = None
             window = [(b, grades, [score(row) for row in b]) for b, grades, _ in window]
@@ -135,7 +136,7 @@ def test_every_tree_equals_plain_loops(monkeypatch, page):
                 rows += list(range(len(g), len(g) + len(b))) if q in used else []
                 g, h, all_bins = g + first, h + second, all_bins + b[:, columns].tolist()
             pending = columns, reference.grow(all_bins, rows, g, h, 2, 4, 64)
-            if not model._pace:
+            if not declared_state(model).pace:
                 trees.append(pending)
                 pending = None
                 window = [(b, grades, [score(row) for row in b]) for b, grades, _ in window]
@@ -172,8 +173,8 @@ def test_growth_is_spread_over_queries_and_costs_about_the_same_each(monkeypatch
         model.learn_one(X, y)
     # A page of queries and 3 levels of one part of columns: 4 steps and the end, at most two a query once trees are rare.
     assert max(steps[100:]) <= 2
-    assert sum(steps) == pytest.approx(4 * model._n_grown, abs=8)
-    assert model._n_grown == pytest.approx(np.log(400 / 8) / np.log(1 + 1 / 8), abs=2)
+    assert sum(steps) == pytest.approx(4 * declared_state(model).n_grown, abs=8)
+    assert declared_state(model).n_grown == pytest.approx(np.log(400 / 8) / np.log(1 + 1 / 8), abs=2)
 
 
 def test_trees_grow_at_the_longest_gap_and_old_ones_are_dropped():
@@ -181,11 +182,11 @@ def test_trees_grow_at_the_longest_gap_and_old_ones_are_dropped():
     model, grown = BoostedRanker(window=20, depth=2, rate=10.0, decay=0.2, longest_gap=4), []
     for X, y in queries(200):
         model.learn_one(X, y)
-        grown.append(model._n_grown + (model._pace > 0))
+        grown.append(declared_state(model).n_grown + (declared_state(model).pace > 0))
     assert set(np.diff(grown[60::4]).tolist()) == {1}
     assert model.n_trees == 25
     ever_slower = taught(200, window=20, depth=2, rate=10.0, decay=0.2)
-    assert ever_slower.n_trees == ever_slower._n_grown < model._n_grown
+    assert ever_slower.n_trees == declared_state(ever_slower).n_grown < declared_state(model).n_grown
 
 
 @pytest.mark.parametrize("page", [25, growing._PAGE])
@@ -250,26 +251,26 @@ def test_an_undone_block_leaves_the_growing_tree_as_it_was():
 
 def test_the_window_is_bounded_in_queries_and_bytes(monkeypatch):
     model = taught(300, window=20, rate=50.0)
-    assert len(model._lengths) == 20
-    assert [len(page) for page in model._bins[:1]] == [len(model._scores[0])]
+    assert len(declared_state(model).lengths) == 20
+    assert [len(page) for page in declared_state(model).bins[:1]] == [len(declared_state(model).scores[0])]
     monkeypatch.setattr(growing, "_PAGE", 30)
     paged = taught(300, window=20, rate=50.0)
-    pages = paged._bins[: paged._n_pages]
+    pages = declared_state(paged).bins[: paged._n_pages]
     assert all(len(page) >= 30 for page in pages[1:-1])
     assert len(pages) > 3
-    np.testing.assert_array_equal(np.concatenate(pages), model._bins[0])
-    assert len(model._scores) <= 1 + 300 / 50
+    np.testing.assert_array_equal(np.concatenate(pages), declared_state(model).bins[0])
+    assert len(declared_state(model).scores) <= 1 + 300 / 50
     monkeypatch.setattr(boosted, "_MAX_BYTES", 600)
     model = taught(60, window=40)
-    assert 100 - 20 < len(model._grades[0]) <= 100
-    assert len(model._grades) <= 2
+    assert 100 - 20 < len(declared_state(model).grades[0]) <= 100
+    assert len(declared_state(model).grades) <= 2
 
 
 def test_old_trees_go(monkeypatch):
     monkeypatch.setattr(boosted, "_MAX_TREES", 10)
     model = taught(60)
     assert model.n_trees == 10
-    assert model._n_grown > 100
+    assert declared_state(model).n_grown > 100
 
 
 def test_queries_without_anything_to_learn():
@@ -289,7 +290,7 @@ def test_late_features_were_zero():
         late.learn_one([dict(zip(names, row, strict=False)) for row in X.tolist()], y)
         always.learn_one(np.column_stack([X[:, :5], X[:, 5] * (t > 30)]), y) if t > 30 else None
         if t == 31:
-            column = np.concatenate(late._bins)[:, 5]
+            column = np.concatenate(declared_state(late).bins)[:, 5]
             assert (column[: -len(y)] == 32).all()
             assert (column[-len(y) :] != 32).any()
     assert late.feature_names == tuple("abcdef")
@@ -303,34 +304,37 @@ def window(name, value):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda m: m._features.__setitem__((0, 0), 6), "a feature that does not exist"),
-        (lambda m: m._features.__setitem__((0, 0), -1), "_features has entries outside 0"),
-        (lambda m: m._thresholds.__setitem__((0, 0), 65), "_thresholds has entries outside 0 to 64"),
-        (lambda m: m._leaves.__setitem__((0, 0), np.nan), "_leaves has entries that are not finite"),
-        (lambda m: setattr(m, "_leaves", m._leaves[1:]), "_leaves should be an array"),
-        (lambda m: setattr(m, "_features", m._features[:, :3]), "_features should be an array"),
-        (lambda m: setattr(m, "_features", m._features.astype(np.int32)), "_features should be an array int64"),
+        (lambda m: declared_state(m).features.__setitem__((0, 0), 6), "a feature that does not exist"),
+        (lambda m: declared_state(m).features.__setitem__((0, 0), -1), "_features has entries outside 0"),
+        (lambda m: declared_state(m).thresholds.__setitem__((0, 0), 65), "_thresholds has entries outside 0 to 64"),
+        (lambda m: declared_state(m).leaves.__setitem__((0, 0), np.nan), "_leaves has entries that are not finite"),
+        (lambda m: setattr(m, "_leaves", declared_state(m).leaves[1:]), "_leaves should be an array"),
+        (lambda m: setattr(m, "_features", declared_state(m).features[:, :3]), "_features should be an array"),
+        (lambda m: setattr(m, "_features", declared_state(m).features.astype(np.int32)), "_features should be an array int64"),
         (window("_bins", np.zeros((3, 6), dtype=np.int8)), r"_bins\[0\] should be an array uint8"),
-        (lambda m: m._bins[0].__setitem__((0, 0), 64), r"_bins\[0\] has entries outside"),
+        (lambda m: declared_state(m).bins[0].__setitem__((0, 0), 64), r"_bins\[0\] has entries outside"),
         (window("_bins", np.zeros((3, 6), dtype=np.uint8)), "a page of the window ends within a query"),
-        (lambda m: setattr(m, "_bins", (*m._bins[:-1], m._bins[-1][1:])), "different lengths"),
-        (lambda m: setattr(m, "_bins", m._bins[:-1]), "different lengths"),
-        (lambda m: m._lengths.__setitem__(0, m._lengths[0] + 1), "different lengths"),
+        (lambda m: setattr(m, "_bins", (*declared_state(m).bins[:-1], declared_state(m).bins[-1][1:])), "different lengths"),
+        (lambda m: setattr(m, "_bins", declared_state(m).bins[:-1]), "different lengths"),
+        (lambda m: declared_state(m).lengths.__setitem__(0, declared_state(m).lengths[0] + 1), "different lengths"),
         (lambda m: setattr(m, "_bins", ()), "lacks its documents' bins or scores"),
         (lambda m: vars(m).update(_scores=(), _grades=(), _query_weights=()), "lacks its documents' bins or scores"),
-        (lambda m: setattr(m, "_lengths", np.append(m._lengths, [2**62] * 4)), "different lengths"),
-        (lambda m: m._lengths.__setitem__(0, 0), "_lengths has entries outside"),
-        (lambda m: setattr(m, "_lengths", np.append(m._lengths[:-2], m._lengths[-2:].sum())), "one weight for each query"),
-        (lambda m: m._grades[0].__setitem__(0, -1), r"_grades\[0\] has entries outside"),
+        (lambda m: setattr(m, "_lengths", np.append(declared_state(m).lengths, [2**62] * 4)), "different lengths"),
+        (lambda m: declared_state(m).lengths.__setitem__(0, 0), "_lengths has entries outside"),
+        (
+            lambda m: setattr(m, "_lengths", np.append(declared_state(m).lengths[:-2], declared_state(m).lengths[-2:].sum())),
+            "one weight for each query",
+        ),
+        (lambda m: declared_state(m).grades[0].__setitem__(0, -1), r"_grades\[0\] has entries outside"),
         (window("_scores", np.full(3, np.inf)), "not finite"),
         (window("_query_weights", np.full(20, np.nan)), r"_query_weights\[0\] has entries that are not finite"),
         (window("_query_weights", np.zeros(20)), r"_query_weights\[0\] has entries outside"),
         (window("_query_weights", np.full(20, 1.7e308)), r"_query_weights\[0\] has entries outside"),
         (window("_query_weights", np.ones(19)), "one weight for each query"),
         (window("_scores", np.full(3, 1e155)), r"_scores\[0\] has entries outside"),
-        (lambda m: m._leaves.__setitem__((0, 0), 1e155), "_leaves has entries outside"),
-        (lambda m: setattr(m, "_grades", m._grades[1:]), "_grades should be a tuple of"),
-        (lambda m: setattr(m, "_scores", m._scores[1:]), "_grades should be a tuple of"),
+        (lambda m: declared_state(m).leaves.__setitem__((0, 0), 1e155), "_leaves has entries outside"),
+        (lambda m: setattr(m, "_grades", declared_state(m).grades[1:]), "_grades should be a tuple of"),
+        (lambda m: setattr(m, "_scores", declared_state(m).scores[1:]), "_grades should be a tuple of"),
         (lambda m: setattr(m, "_due", 0.0), "_due should be a number from 8"),
         (lambda m: setattr(m, "_due", 20.0), "a tree is overdue"),
         (lambda m: setattr(m, "_due", np.inf), "_due should be a number"),
@@ -340,7 +344,7 @@ def window(name, value):
 )
 def test_state_that_kernels_could_not_take_is_refused(change, message):
     model = taught(90, window=20, rate=5.0)
-    assert model._pace
+    assert declared_state(model).pace
     assert mismatches(model) == []
     change(model)
     assert re.search(message, mismatches(model)[0])

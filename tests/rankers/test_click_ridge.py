@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from online_rank import ClickRidge, PlackettLuce, StreamQuantileMap, SwapRanker, load, save
+from online_rank.base.schema import declared_state
 from online_rank.feedback import Impression
 from online_rank.metrics import NDCG
 from online_rank.rankers import click_ridge
@@ -62,7 +63,7 @@ def test_only_documents_on_the_page_teach_at_their_positions_there():
         gapped.learn_one(features, Impression((3, 1), positions=(1, 4)).clicked([1]))
         held.learn_one(features, Impression((3,), logits=(0.0, 0.0), held_back=(1,)).clicked([3]))
         plain.learn_one(features, Impression(tuple(range(60))).clicked([55]))
-    assert np.flatnonzero(gapped._gains[:, 0]).tolist() == [0, 3]
+    assert np.flatnonzero(declared_state(gapped).gains[:, 0]).tolist() == [0, 3]
     assert not held.weights.any()  # one document, and nothing to compare it with
     assert not plain.weights.any()  # below position 50
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from online_rank import BlendRanker, PerceptronRanker, RidgeRanker, StreamScaler, load, save
+from online_rank.base.schema import declared_state
 from online_rank.bounds import certificate_of
 from online_rank.bounds.blends import blend_bound
 from online_rank.stream.synth import NoisyTeacher
@@ -44,12 +45,12 @@ def test_the_equations_fade_by_hand():
     model = RidgeRanker(half_life="1d")
     # Centred and divided by the number of documents: moments of (-1/4, 1/4) and (1/4, -1/4) for the two orders of grades.
     model.learn_one(QUERY, [0, 1], at=0.0)
-    moment = model._moment.copy()
+    moment = declared_state(model).moment.copy()
     model.learn_one(QUERY, [1, 0], at=2 * DAY)
-    assert model._moment == pytest.approx(0.25 * moment - moment)
+    assert declared_state(model).moment == pytest.approx(0.25 * moment - moment)
     assert model._full_gram()[0] == pytest.approx(1.25 * 0.25)
     model.learn_one(QUERY, [1, 0], at=DAY)  # Late: as if it came now.
-    assert model._moment == pytest.approx(0.25 * moment - 2 * moment)
+    assert declared_state(model).moment == pytest.approx(0.25 * moment - 2 * moment)
     assert model._at == 2 * DAY
 
 

@@ -12,6 +12,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from online_rank import DirectRanker, GradientRanker, ModelFileError, extensions, load, register, save
+from online_rank.base.schema import declared_state
 from online_rank.surrogates import Loss, Surrogate, lambdarank, listnet
 from tests.models import HAS_TORCH
 
@@ -135,13 +136,13 @@ def test_a_loss_that_fails_changes_nothing(make, message):
         return BAD[message](s, y) if failing else own_listnet(s, y)
 
     model = learned(make(surrogate=loss), [([[1.0, 2.0], [0.0, 1.0]], [0, 1])])
-    before, state = model.predict_one([[1.0, 0.0]]), pickle.dumps([model._weights, model._state, model._counters])
+    before, state = model.predict_one([[1.0, 0.0]]), pickle.dumps(vars(declared_state(model)))
     failing.append(True)
     with pytest.raises((TypeError, ValueError), match=message) as error:
         model.learn_many([[1.0, 2.0], [0.0, 1.0]], [0, 1], [7, 7])
     assert any("raised by the surrogate" in note for note in error.value.__notes__)
     assert model.predict_one([[1.0, 0.0]]) == before
-    assert pickle.dumps([model._weights, model._state, model._counters]) == state
+    assert pickle.dumps(vars(declared_state(model))) == state
 
 
 @pytest.mark.parametrize("make", RANKERS)
@@ -192,7 +193,10 @@ def test_models_with_registered_losses_continue_from_their_files(make, loss, tmp
     if isinstance(loss, Squares | Surrogate):
         assert read.surrogate == loss
     for twin in (read, copy.deepcopy(model), pickle.loads(pickle.dumps(model)), model.clone(include_attributes=True)):
-        assert learned(twin, stream[20:])._weights.tolist() == learned(copy.deepcopy(model), stream[20:])._weights.tolist()
+        assert (
+            declared_state(learned(twin, stream[20:])).weights.tolist()
+            == declared_state(learned(copy.deepcopy(model), stream[20:])).weights.tolist()
+        )
 
 
 def test_a_loss_without_a_name_cannot_be_saved(tmp_path):
@@ -252,6 +256,6 @@ def test_torch_modules_learn_own_losses():
     stream = queries(20, 8)
     module = torch.nn.Linear(4, 1).double()
     own, builtin = (learned(TorchRanker(module, surrogate=loss), stream) for loss in (own_listnet, "listnet"))
-    np.testing.assert_allclose(own._weights, builtin._weights, rtol=1e-9)
+    np.testing.assert_allclose(declared_state(own).weights, declared_state(builtin).weights, rtol=1e-9)
     with pytest.raises(ValueError, match="not finite"):
         TorchRanker(module, surrogate=lambda s, y: (0.0, s * np.nan)).learn_one(*stream[0])

@@ -9,6 +9,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from online_rank import BlendRanker, LossTracker, PerceptronRanker, evaluate, load, measure, register, save
+from online_rank.base.schema import declared_state
 from online_rank.checks import check_ranker
 from online_rank.measures.own import RankingLoss
 from online_rank.stream import NoisyTeacher
@@ -155,12 +156,12 @@ def test_a_measure_that_fails_changes_nothing(message):
     failing = []
     model = learned(PerceptronRanker(lambda ranked: BAD[message](ranked) if failing else own_ndcg(ranked)), queries(5, 9))
     model.learn_one(np.eye(5), [0, 0, 0, 0, 1])
-    before = pickle.dumps([model._weights, model._average, model._counters])
+    before = pickle.dumps(vars(declared_state(model)))
     failing.append(True)
     best = np.sign(model.weights)
     with pytest.raises((TypeError, ValueError), match=message):
         model.learn_many(np.stack([best, -best]), [1, 0], [7, 7])
-    assert pickle.dumps([model._weights, model._average, model._counters]) == before
+    assert pickle.dumps(vars(declared_state(model))) == before
 
 
 @pytest.mark.parametrize("w", [-1.0, np.nan, np.inf])

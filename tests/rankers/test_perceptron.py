@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from online_rank import PerceptronRanker
+from online_rank.base.schema import declared_state
 from tests.helpers import MEASURES, SETTINGS, as_block, random_queries, state_of
 from tests.reference import perceptron as reference
 
@@ -223,7 +224,7 @@ def test_more_features_than_allowed():
     assert (model.feature_names, model.n_ignored_features, model.n_left_features) == (("b", "d"), 2, 1)
     twin = PerceptronRanker()
     twin.learn_one([{"a": 1, "b": 1}, {}], [1, 0])
-    twin._weights[0] = twin._average[0] = 0.0
+    declared_state(twin).weights[0] = declared_state(twin).average[0] = 0.0
     twin.learn_one([{"d": 1, "b": 1}, {}], [1, 0])
     assert (model.weights == twin.weights[1:]).all()
     narrow = PerceptronRanker()

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from online_rank import RidgeRanker, measure
 from online_rank._kernels import ridge as kernels
+from online_rank.base.schema import declared_state
 from online_rank.checks._subject import same
 from online_rank.rankers import ridge
 from online_rank.rankers.ridge import _LAMBDAS
@@ -37,10 +38,10 @@ def test_sums_and_solutions(d, m, seed, scale, single):
     model = taught(stream)
     A, b = reference.sums([(X.astype(np.float64), y) for X, y in stream])
     np.testing.assert_allclose(model._full_gram(), A[np.triu_indices(d)], atol=1e-12 * scale**2, rtol=1e-9)
-    np.testing.assert_allclose(model._moment, b, atol=1e-12 * scale, rtol=1e-9)
+    np.testing.assert_allclose(declared_state(model).moment, b, atol=1e-12 * scale, rtol=1e-9)
     strength = 0.1 * scale**2
     strengths, solutions = np.array([strength, 3.0 * strength]), np.full((2, d), np.nan)
-    kernels.solve(model._full_gram(), model._moment, strengths, solutions)
+    kernels.solve(model._full_gram(), declared_state(model).moment, strengths, solutions)
     for own, solution in zip(strengths, solutions, strict=True):
         expected = reference.solution(A, b, own)
         np.testing.assert_allclose(solution, expected, rtol=1e-7, atol=1e-9 * np.abs(expected).max(initial=0))
@@ -66,13 +67,13 @@ def test_weights_and_half_life():
         model.learn_one(X, y, w=w)
     A, b = reference.sums(stream, 0.5**0.1, weights)
     np.testing.assert_allclose(model._full_gram(), A[np.triu_indices(5)], atol=1e-12)
-    np.testing.assert_allclose(model._moment, b, atol=1e-12)
+    np.testing.assert_allclose(declared_state(model).moment, b, atol=1e-12)
 
 
 def test_the_lambda_of_least_loss_before_learning_serves():
     model, losses = RidgeRanker(), np.zeros(len(_LAMBDAS))
     for X, y in queries(60):
-        before = [w.copy() for w in model._weights] if model.n_features else [np.zeros(5)] * len(_LAMBDAS)
+        before = [w.copy() for w in declared_state(model).weights] if model.n_features else [np.zeros(5)] * len(_LAMBDAS)
         best = int(np.argmin(losses))
         served = model.predict_one(X)
         assert served == pytest.approx(X @ before[best], abs=1e-12)
@@ -83,7 +84,7 @@ def test_the_lambda_of_least_loss_before_learning_serves():
             losses += [measure("ndcg@10").loss(X @ w, y, ties="pessimistic") for w in before]
         assert list(model.losses.values()) == pytest.approx(losses.tolist())
     assert model.best_lambda == _LAMBDAS[np.argmin(losses)]
-    assert model.weights.tolist() == model._weights[np.argmin(losses)].tolist()
+    assert model.weights.tolist() == declared_state(model).weights[np.argmin(losses)].tolist()
 
 
 def test_solutions_are_of_the_sums_when_they_were_due():
@@ -91,7 +92,7 @@ def test_solutions_are_of_the_sums_when_they_were_due():
     # Of the first five queries each is a fifth more than those before; all lambdas are then solved for at once.
     model = taught(stream[:5])
     A, b = reference.sums(stream[:5])
-    for strength, weights in zip(_LAMBDAS, model._weights, strict=True):
+    for strength, weights in zip(_LAMBDAS, declared_state(model).weights, strict=True):
         np.testing.assert_allclose(weights, reference.solution(A, b, strength), rtol=1e-6, atol=1e-9)
 
 
@@ -99,9 +100,9 @@ def test_a_wide_matrix_is_solved_a_lambda_a_query():
     rng = np.random.default_rng(0)
     model, solved = RidgeRanker(), []
     for _ in range(14):
-        before = model._weights.copy()
+        before = declared_state(model).weights.copy()
         model.learn_one(rng.normal(size=(4, 520)), [0, 1, 2, 0])
-        solved.append(int((model._weights != before).any(axis=1).sum()) if before.shape[1] else 1)
+        solved.append(int((declared_state(model).weights != before).any(axis=1).sum()) if before.shape[1] else 1)
     assert solved == [1] * 14
 
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from online_rank import GradientRanker, HashedFeatures, LossTracker, MaxAbsStreamScaler, PerceptronRanker, load, save
+from online_rank.base.schema import declared_state
 from online_rank.query import SparseRows
 from online_rank.query.sparse import as_rows
 
@@ -38,7 +39,7 @@ def as_block(sequence):
 
 def state(model):
     kept = {k: v.tobytes() if isinstance(v, np.ndarray) else repr(v) for k, v in vars(model).items() if k != "_rows"}
-    return kept | {"rows": model._rows[: model.n_features].tobytes()}
+    return kept | {"rows": declared_state(model).rows[: model.n_features].tobytes()}
 
 
 @pytest.mark.parametrize("options", SETTINGS, ids=str)
@@ -142,7 +143,7 @@ def test_named_features_do_not_depend_on_how_the_vocabulary_grew():
     for x, y in stream:
         grown.learn_one(x, y)
         known.learn_one(x, y)
-    assert known._rows is not None
+    assert declared_state(known).rows is not None
     weights = [dict(zip(model.feature_names, model.served_weights, strict=True)) for model in (grown, known)]
     assert weights[0] == pytest.approx({name: weights[1][name] for name in weights[0]}, rel=1e-9, abs=1e-15)
 
@@ -180,7 +181,7 @@ def test_gradient_descent_on_rows_is_that_on_arrays(options):
         assert sparse.served_weights == pytest.approx(dense.served_weights, rel=1e-9, abs=1e-12)
     assert sparse.last_round == pytest.approx(dense.last_round, rel=1e-9, abs=1e-12, nan_ok=True)
     assert dense.weights[3] == sparse.weights[3] == 0.0
-    assert sparse._rows is not None
+    assert declared_state(sparse).rows is not None
 
 
 @pytest.mark.parametrize("options", GRADIENT, ids=str)
@@ -213,7 +214,7 @@ def test_optimizers_that_move_every_weight_get_arrays():
         dense, sparse = GradientRanker(**options), GradientRanker(**options)
         dense.learn_one(X, y)
         sparse.learn_one(as_rows(X), y)
-        assert sparse._rows is None
+        assert declared_state(sparse).rows is None
         assert sparse.weights.tolist() == dense.weights.tolist()
     with pytest.raises(ValueError, match="GradientRanker needs them as an array"):
         GradientRanker(optimizer="adam").learn_one(as_rows(X)._replace(n_columns=1 << 23), y)

@@ -22,6 +22,7 @@ from online_rank import (
     load,
     save,
 )
+from online_rank.base.schema import declared_state
 from online_rank.metrics import NDCG
 from online_rank.stream.clicks import click_stream, user
 from online_rank.stream.synth import NoisyTeacher
@@ -99,9 +100,9 @@ def test_weights_follow_the_optimizer_on_the_credit(policy):
             sums[a, min(b, n_shown)] += weight(a, b) * (gains[a] - gains[b])
         assert model.weights == pytest.approx(np.array([twin.value for twin in twins]), rel=1e-9, abs=1e-12)
     assert moved > 20
-    assert model._baseline[0].sum() == pytest.approx(sum(mass.values()))
-    assert model._baseline[1].sum() == pytest.approx(sum(sums.values()))
-    theta, squares = model._state[:2]
+    assert declared_state(model).baseline[0].sum() == pytest.approx(sum(mass.values()))
+    assert declared_state(model).baseline[1].sum() == pytest.approx(sum(sums.values()))
+    theta, squares = declared_state(model).state[:2]
     e = max(0.0, np.mean(theta**2 / squares) - 1.0)
     assert model.confidence == pytest.approx(e / (e + 2.0))
 
@@ -139,7 +140,7 @@ def test_sparse_features_teach_the_same(ranker, policy, tmp_path):
         dense.learn_one(X, feedback, w=0.5)
         if t >= 20:
             sparse.learn_one(csr_array(X), feedback, w=0.5)
-            assert sparse._rows is not None
+            assert declared_state(sparse).rows is not None
             assert sparse.weights == pytest.approx(dense.weights, rel=1e-9, abs=1e-12)
             assert [*sparse.last_round] == pytest.approx([*dense.last_round], rel=1e-9, abs=1e-12, nan_ok=True)
             assert sparse.predict_one(csr_array(X)) == pytest.approx(dense.predict_one(X), rel=1e-9, abs=1e-12)
@@ -409,6 +410,6 @@ def test_bad_settings(options, error):
 def test_a_list_is_learned_without_copying_the_state(ranker):
     model, (X, y) = ranker(), teacher(1)[0]
     for t in range(3):
-        before = model._weights
+        before = declared_state(model).weights
         model.learn_one(X, user("navigational").clicks(model.show_one(X), np.minimum(y, 2), t))
-    assert model._weights is before
+    assert declared_state(model).weights is before

@@ -1,4 +1,4 @@
-"""Trees beside curves with plain loops: walks down a tree, the best splits of a sample, leaves, and a window of queries."""
+"""Trees next to curves with plain loops: walks down a tree, the best splits of a sample, leaves, and a window of queries."""
 
 import math
 

@@ -20,7 +20,7 @@ from tests.reference import growing_trees as reference
 from tests.reference.additive_account import DIGITS, ZERO, Account, Check, exact, has_near_tie, loss, queries
 
 _MIXTURES = exact(growing_trees.MIXTURES)
-_PRIOR = [Decimal("0.9")] + [Decimal("0.1") / 6] * 6
+_PRIOR = [Decimal("0.5")] + [Decimal("0.5") / 6] * 6
 
 
 def _scores(model: AdditiveRanker, X: np.ndarray) -> np.ndarray:

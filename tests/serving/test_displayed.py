@@ -5,6 +5,7 @@ import json
 import pytest
 
 from online_rank import ClickPerceptron, ExaminedRanker, History, PerceptronRanker, PlackettLuce, SwapRanker
+from online_rank.base.schema import declared_state
 from online_rank.feedback import Impression
 from online_rank.serving import Challenge, FeedbackPlan, service_state
 from online_rank.serving.clock import CLOCK
@@ -87,7 +88,7 @@ def test_a_changed_list_is_left_out_and_counted(window):
     if window is None:
         assert replies[1].answer == {"id": 1, "learned": False, "displayed": True}
         assert service.handle(request(id=1, clicks=["f"])).answer == {"id": 1, "learned": False, "duplicate": True}
-        service._counts["duplicates"] -= 1
+        declared_state(service).counts["duplicates"] -= 1
         service.n_changes -= 1
     assert service.stats()["displayed"] == 1
     assert service.stats()["learned"] == 0
@@ -240,9 +241,9 @@ def test_names_that_are_counted_are_limited(monkeypatch):
         page = service.handle(request(id=i, docs=DOCS)).answer["ranking"][:1]
         # One that gives again and again does not drop its own count, and each is a session and a user.
         service.handle(request(id=i, clicks=page, session=f"s{i}", user="u" if i > 14 else f"u{i}"))
-    assert len(service._evidence) == 10
-    assert [*service._evidence.values()].count(1) == 9
-    assert max(service._evidence.values()) == 5
+    assert len(declared_state(service).evidence) == 10
+    assert [*declared_state(service).evidence.values()].count(1) == 9
+    assert max(declared_state(service).evidence.values()) == 5
 
 
 def test_a_day_that_a_wrong_clock_has_left_is_set_back():

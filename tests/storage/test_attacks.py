@@ -10,6 +10,7 @@ from river import compose
 
 import online_rank
 from online_rank import LossTracker, PerceptronRanker, StreamQuantileMap, StreamScaler
+from online_rank.base.schema import declared_state
 from online_rank.serving import PendingQueries
 from online_rank.storage.archive import read_archive, write_archive
 from online_rank.storage.files import ModelFileError, from_bytes, to_bytes
@@ -160,7 +161,7 @@ def test_an_integer_in_place_of_a_float_is_refused_or_becomes_one(total):
         tree["state"]["_total"] = total
 
     try:
-        assert type(from_bytes(forged(to_bytes(model), edit=edit))._total) is float
+        assert type(declared_state(from_bytes(forged(to_bytes(model), edit=edit))).total) is float
     except ModelFileError:
         assert abs(total) > 1 << 63
 
@@ -229,8 +230,8 @@ def test_a_header_of_an_array_that_is_no_python_is_an_error_about_the_file(heade
 def test_columns_of_curves_lie_in_the_matrix_of_the_second_order_member(columns):
     """Kernels wrote where these columns said."""
     model = taught(online_rank.AdditiveRanker())
-    assert (model._places[:, 0].tolist(), len(model._pending)) == ([0, 1, 2], 3)
-    places = model._places.copy()
+    assert (declared_state(model).places[:, 0].tolist(), len(model._pending)) == ([0, 1, 2], 3)
+    places = declared_state(model).places.copy()
     places[:, 0] = columns
     with pytest.raises(ModelFileError, match="each column of the second-order member is below 3, and of one feature"):
         from_bytes(forged(to_bytes(model), {"_places": places}))

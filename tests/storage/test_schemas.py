@@ -128,6 +128,11 @@ def gathering():
     return made
 
 
+def growing_trees():
+    model = teach(online_rank.AdditiveRanker(trees=50))
+    return model._trees
+
+
 def trace():
     from online_rank.evaluate import progressive
 
@@ -174,6 +179,7 @@ MADE = {
     "DependentUser": [lambda: user("dependent")],
     "FairPairs": [online_rank.FairPairs],
     "Greedy": [online_rank.Greedy],
+    "GrowingTrees": [growing_trees],
     "OffPolicyValue": [lambda: judged_from_a_log(OffPolicyValue((0.75, 0.25)), ["c", "a", "b"])],
     "PlackettLuce": [online_rank.PlackettLuce],
     "PositionBias": [position_bias],

@@ -61,6 +61,20 @@ def test_what_cannot_be_grouped_is_named(given, message):
         [*group_rows(given, "q", document="d")]
 
 
+def test_a_query_that_returns_is_noticed_within_the_last_thousand():
+    def returning(n):
+        """Query 0, then n others, then query 0 again, a row each."""
+        return (({"q": q}, 1) for q in (*range(n + 1), 0))
+
+    queries = group_rows(returning(999), "q")
+    # Everything before it was given out.
+    assert [next(queries) for _ in range(1000)] == [([{}], [1])] * 1000
+    with pytest.raises(ValueError, match="row 1000: the rows of query 0 do not follow each other; sort them by 'q'"):
+        next(queries)
+    # After 1,000 other queries it is forgotten.
+    assert len([*group_rows(returning(1000), "q")]) == 1002
+
+
 def test_one_name_for_two_things_is_refused():
     with pytest.raises(ValueError, match="query, document and at are 'page', 'page'; they are different names"):
         next(group_rows(rows(), "page", document="page"))
