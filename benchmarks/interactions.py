@@ -29,6 +29,7 @@ from benchmarks._common import parser, save, table
 from benchmarks._interaction_runs import BASE, BLEND, DEFAULT, LIGHTGBM, PLAIN, Difference, Figures, Runs, difference
 from benchmarks._kept import commit
 from benchmarks._other import add_other, commit_of
+from online_rank.evaluate import Spread
 
 _FIRST, _FIRST_DEVELOPMENT = 40, 100
 #: Development seeds on which a plain learner is chosen, and test seeds of plain streams.
@@ -164,9 +165,17 @@ def hostile(given: Any) -> str:
     rows = []
     for who in (DEFAULT, BASE):
         means = [[each.means[1] for each in _all(given.runs, who, name, given.seeds)] for name in ("clean", "hostile")]
-        bars = (f"{_HOSTILE}", "met" if min(means[1]) >= _HOSTILE else "missed") if who == DEFAULT else ("", "")
-        rows.append((who, *(" / ".join(f"{one:.3f}" for one in each) for each in means), *bars))
-    return table(("ranker", "after 3,000 clean queries", "and ten hostile ones", "at least", ""), rows)
+        mean = _mean(means[1])
+        bars = (f"{_HOSTILE}", mean.verdict(_HOSTILE)) if who == DEFAULT else ("", "")
+        each = (" / ".join(f"{one:.3f}" for one in seeds) for seeds in means)
+        rows.append((who, *each, f"{mean.mean:.3f} ± {mean.error:.3f}", *bars))
+    return table(("ranker", "after 3,000 clean queries", "and ten hostile ones", "mean", "at least", ""), rows)
+
+
+def _mean(each: Sequence[float]) -> Difference:
+    """The mean over seeds, and its standard error."""
+    spread = Spread.of(each)
+    return Difference(spread.mean, spread.error, tuple(each))
 
 
 def pairs(given: Any) -> str:
@@ -175,9 +184,9 @@ def pairs(given: Any) -> str:
     found = _both(given.runs, others, "pairs", given.seeds)
     for who, figures in found.items():
         each = [one.means[0] for one in figures]
-        mean, error = float(np.mean(each)), float(np.std(each, ddof=1) / np.sqrt(len(each))) if len(each) > 1 else np.nan
-        bars = (f"{_PAIRS}", Difference(mean, error, ()).verdict(_PAIRS)) if who == DEFAULT else ("", "")
-        rows.append((who, f"{mean:.4f} ± {error:.4f}", " / ".join(f"{one:.3f}" for one in each), *bars))
+        mean = _mean(each)
+        bars = (f"{_PAIRS}", mean.verdict(_PAIRS)) if who == DEFAULT else ("", "")
+        rows.append((who, f"{mean.mean:.4f} ± {mean.error:.4f}", " / ".join(f"{one:.3f}" for one in each), *bars))
     return table(("ranker", "NDCG@10", "each seed", "at least", ""), rows)
 
 
