@@ -29,7 +29,7 @@ def classes() -> frozenset[type]:
 
 
 def house_of(cls: type) -> list[str]:
-    """The classes of ours that a class consists of: itself, and those that it inherits from."""
+    """The classes of ours that a class consists of: itself, and its base classes."""
     return [base.__name__ for base in cls.__mro__ if is_ours(base)]
 
 
@@ -44,7 +44,7 @@ def rankers() -> dict[str, list[str]]:
 def hooks() -> dict[tuple[str, str], list[str]]:
     """Methods that classes of ours override, each by the class that defines it first, with the classes that override it.
 
-    Functions, properties, class methods and static methods count, and those of Python (`__init__`) do not.
+    Functions, properties, class methods and static methods count, and methods of Python (`__init__`) do not.
     """
     found: dict[tuple[str, str], list[str]] = {}
     for cls in sorted(classes(), key=lambda cls: (cls.__module__, cls.__name__)):

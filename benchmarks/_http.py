@@ -29,7 +29,7 @@ from starlette.routing import Route
 async def parse(request):
     return JSONResponse({"documents": len(json.loads(await request.body()).get("docs", ()))})
 
-app = Starlette(routes=[Route("/rank", parse, methods=["POST"])])
+app = Starlette(routes=[Route(path, parse, methods=["POST"]) for path in ("/rank", "/learn")])
 uvicorn.run(app, port=int(sys.argv[1]), log_level="warning", access_log=False)
 """
 

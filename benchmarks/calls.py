@@ -4,17 +4,22 @@
 
 Calls in C, kernels included, do not count, nor do files outside online_rank. `--by` shows the functions behind
 one row.
+
+Requests "at the door" call the ASGI application, in process. They are means over 200 requests, after 40 others, with all that
+they leave for later, in all threads: files are a mean, too. Their rows with "least" are the request with the fewest calls.
 """
 
 import collections
 import json
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from benchmarks._common import parser, save, table
+from benchmarks._door import BEFORE, COUNTED, Calls, at_the_door
 from online_rank import AdditiveRanker, LossTracker, PerceptronRanker, StreamQuantileMap, SwapRanker
 from online_rank.serving import RankingService
 from online_rank.stream.clicks import user
@@ -26,8 +31,8 @@ _BEFORE, _COUNTED = 20, 5
 _NAMES = [f"f{j}" for j in range(10)]
 
 
-def _queries() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    return iter(NoisyTeacher(_BEFORE + _COUNTED, n_features=len(_NAMES), n_documents=10, seed=1))
+def _queries(n: int = _BEFORE + _COUNTED) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    return iter(NoisyTeacher(n, n_features=len(_NAMES), n_documents=10, seed=1))
 
 
 def _as_dicts(X: np.ndarray, y: np.ndarray) -> tuple[dict[str, dict[str, float]], dict[str, int]]:
@@ -89,18 +94,30 @@ ROWS: dict[str, Callable[[], Iterator[Callable[[], Any]]]] = {
 #: The most calls that a query may take; a test holds each row to it.
 BARS = {
     "linear weights, arrays: learn_one": 6,
-    "arrays: learn_one": 33,
+    "arrays: learn_one": 28,
     "arrays: rank_one": 14,
-    "dicts: learn_one": 46,
-    "dicts: rank_one": 33,
+    "dicts: learn_one": 43,
+    "dicts: rank_one": 32,
     "a tracker of served losses, arrays: learn_one": 82,
     "clicks, dicts: learn_one": 46,
-    "service, ranking": 112,
-    "service, learning": 130,
+    "service, ranking": 80,
+    "service, learning": 85,
 }
 
 #: The most files that a query may pass, by row.
-MOST_FILES = {"service, learning": 25}
+MOST_FILES = {"dicts: learn_one": 12, "dicts: rank_one": 9, "service, learning": 25}
+
+#: The requests at the door: their path, whether a folder keeps the state, and whether a page is open.
+DOOR = {
+    "/rank at the door": ("/rank", False, False),
+    "/rank at the door, a folder": ("/rank", True, False),
+    "/learn at the door": ("/learn", False, False),
+    "/learn at the door, a page open": ("/learn", False, True),
+    "/learn at the door, a folder": ("/learn", True, False),
+}
+
+#: The most calls that a request at the door may take, in the mean; a slow test holds each row to it.
+DOOR_BARS = {"/rank at the door": 110, "/learn at the door": 130, "/learn at the door, a page open": 130}
 
 
 def counted(call: Callable[[], Any]) -> collections.Counter[str]:
@@ -132,6 +149,19 @@ def least(row: str) -> collections.Counter[str]:
     return min(runs, key=lambda calls: calls.total())
 
 
+def at_door(row: str) -> list[Calls]:
+    """The calls of the requests of a row at the door."""
+    path, is_kept, is_open = DOOR[row]
+    queries = [_as_dicts(X, y) for X, y in _queries(BEFORE + COUNTED)]
+    with tempfile.TemporaryDirectory() as folder:
+        return at_the_door(path, queries, folder=f"{folder}/state" if is_kept else None, page=is_open)
+
+
+def mean_of(runs: list[Calls]) -> tuple[float, float]:
+    """The mean numbers of calls and of files of some requests."""
+    return sum(calls.total() for calls in runs) / len(runs), sum(map(n_files, runs)) / len(runs)
+
+
 def n_files(calls: collections.Counter[str]) -> int:
     """The number of files of the library among calls."""
     return len({file for name in calls if not (file := name.partition(":")[0]).startswith(("/", "<"))})
@@ -139,14 +169,21 @@ def n_files(calls: collections.Counter[str]) -> int:
 
 def main() -> None:
     arguments = parser(__doc__)
-    arguments.add_argument("--by", choices=ROWS, help="show the functions behind a row, and write nothing")
+    arguments.add_argument("--by", choices=[*ROWS, *DOOR], help="show the functions behind a row, and write nothing")
     chosen = arguments.parse_args().by
     if chosen is not None:
-        for name, n in least(chosen).most_common():
-            print(f"{n:4} {name}")
+        runs = at_door(chosen) if chosen in DOOR else [least(chosen)]
+        for name, n in sum(runs, Calls()).most_common():
+            print(f"{n / len(runs):8.2f} {name}")
         return
     found = {row: least(row) for row in ROWS}
     rows = [(row, str(calls.total()), str(BARS.get(row, "")), str(n_files(calls))) for row, calls in found.items()]
+    for row in DOOR:
+        runs = at_door(row)
+        n_calls, n_of_files = mean_of(runs)
+        rows.append((row, f"{n_calls:.0f}", str(DOOR_BARS.get(row, "")), f"{n_of_files:.0f}"))
+        fewest = min(runs, key=lambda calls: calls.total())
+        rows.append((f"{row}, least", str(fewest.total()), "", str(n_files(fewest))))
     what = "`AdditiveRanker()` where nothing else is named, 10 documents of 10 features."
     save("calls", f"# Python calls for one query\n\n{what}\n\n" + table(("way", "calls", "at most", "files"), rows))
 

@@ -1,13 +1,15 @@
 """How fast is the HTTP service compared with a server that only parses the same requests?
 
-    python -m benchmarks.serving [--seconds 10] [--keep FILE] [--before FOLDER]
-        [--only speed,cost,grades,checkpoints,forms]
+    python -m benchmarks.serving [--seconds 10] [--keep FILE] [--before FOLDER] [--other PYTHON]
+        [--only speed,cost,bare,grades,checkpoints,forms]
 
 - speed: 32 connections send queries of 20 documents with 46 named features as JSON, over HTTP/1.1. Requests a second, and how
   long an answer takes, of a bare Starlette handler that parses the body and answers; of /rank; and of /rank and /learn in turn
   with a journal on the disk. All are measured in turns, several times. Client and server are separate processes.
 - cost: processor time of the server for a ranking, and for learning its grades, from one client that waits for each answer; a
   journal is in memory.
+- bare: processor time of a ranking and its grades, queries of 50 x 20 from 16 clients, over a bare Starlette handler that
+  parses the same bodies, without and with a folder; and how long answers take, compared with the version that PYTHON runs.
 - grades: acknowledged grades a second of one client and of 32, compared with the version in FOLDER, in turns, on the disk of
   temporary files, and where each sync takes some milliseconds longer.
 - checkpoints: how long rankings take while checkpoints are written, and while none is.
@@ -33,8 +35,10 @@ import numpy as np
 
 from benchmarks._acknowledged import during_checkpoints, rates, sync_ms
 from benchmarks._common import in_memory, parser, save, table
+from benchmarks._door_cost import CLIENTS, SHAPE, costs, over_bare, over_before
 from benchmarks._http import CONNECTIONS, Client, Server, bodies, load, ranking
 from benchmarks._kept import Kept, add_keep, commit
+from benchmarks._other import add_other, commit_of
 from online_rank import AdditiveRanker
 from online_rank.serving import RankingService
 from online_rank.serving.queries import query_of
@@ -101,6 +105,7 @@ def main(arguments: Any = None) -> None:
     options = parser(__doc__)
     options.add_argument("--seconds", type=float, default=10.0)
     options.add_argument("--before", type=Path, metavar="FOLDER", help="a checkout of the version to compare with")
+    add_other(options)
     options.add_argument("--only", default=",".join(PARTS))
     add_keep(options)
     given = options.parse_args(arguments)
@@ -138,6 +143,19 @@ def show_cost(given: Any) -> str:
         f"Load of the machine {os.getloadavg()[0]:.1f}."
     )
     return f"{note}\n\n{table(header, rows)}"
+
+
+def show_bare(given: Any) -> str:
+    n = 20 * CLIENTS
+    found = costs(given.other, max(3, round(given.seconds)), n)
+    before = "" if given.other is None else f"; before: commit {commit_of(given.other)}, again: a second server of that commit"
+    note = (
+        f"{CLIENTS} clients, queries of {SHAPE[0]} x {SHAPE[1]}, the model that `serve` begins with; turns of {n} queries, "
+        f"ratios are medians of ratios within a turn{before}. Load of the machine {os.getloadavg()[0]:.1f}."
+    )
+    shown = f"{note}\n\n{table(['processor time of a ranking and its grades', 'µs', 'of bare'], over_bare(found))}"
+    taken = over_before(found)
+    return f"{shown}\n\n{table(['ms until the answer', 'before', 'now', 'ratio', 'again'], taken)}" if taken else shown
 
 
 def show_grades(given: Any) -> str:
@@ -199,7 +217,9 @@ def show_forms(given: Any) -> str:
     for digits in (6, 17):
         columns = json.dumps({**head, "rows": X.round(digits).tolist()}, separators=(",", ":")).encode()
         acts[f"orjson.loads of columns, {digits} digits"] = partial(orjson.loads, columns)
-        acts[f"columns, {digits} digits, to the block"] = lambda body=columns: query_of(service, read(body), n_bytes=len(body))
+        acts[f"columns, {digits} digits, to the block"] = lambda body=columns: query_of(
+            service.needs, read(body), n_bytes=len(body)
+        )
         acts[f"request in columns, {digits} digits"] = lambda body=columns: service.handle(body)
     taken = dict.fromkeys(acts, np.inf)
     for _ in range(_ROUNDS):
@@ -221,6 +241,7 @@ def show_forms(given: Any) -> str:
 PARTS: dict[str, Callable[[Any], str]] = {
     "speed": show_speed,
     "cost": show_cost,
+    "bare": show_bare,
     "grades": show_grades,
     "checkpoints": show_checkpoints,
     "forms": show_forms,

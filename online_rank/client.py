@@ -20,13 +20,12 @@ except ImportError as error:
     raise ImportError(f'the client needs {error.name}: pip install "online_rank[client]"') from None
 
 from online_rank import arguments
+from online_rank.serving import messages
+from online_rank.serving.kinds import Clicks, Event, Grades
 from online_rank.serving.messages import (
     Accepted,
-    Clicks,
-    Event,
     Explain,
     Explained,
-    Grades,
     Learned,
     Message,
     Rank,
@@ -40,7 +39,8 @@ _AGAIN = (429, 502, 503, 504)
 #: Seconds until a request is sent again: at first, and at most.
 _FIRST, _MOST = 0.1, 2.0
 
-Feedback = Grades | Clicks | Event | Teach
+#: Feedback of any kind.
+Feedback = messages.Feedback | Teach
 
 
 class ServiceError(RuntimeError):

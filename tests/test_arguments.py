@@ -15,6 +15,7 @@ from online_rank import (
     History,
     PerceptronRanker,
     PlackettLuce,
+    Ranker,
     RidgeRanker,
     RunFeatures,
     arguments,
@@ -106,6 +107,14 @@ def test_integers_that_neither_kernels_nor_files_take(value):
         arguments.integer("n", value)
 
 
+class Weighed(Ranker):
+    """A ranker of a user's own, which keeps what it is given."""
+
+    def __init__(self, weights: list):
+        super().__init__()
+        self.weights = weights
+
+
 @pytest.mark.parametrize(
     ("make", "given"),
     [
@@ -122,6 +131,7 @@ def test_integers_that_neither_kernels_nor_files_take(value):
         (ClickRidge, {"a": 1.0}),
         (BlendRanker, [PerceptronRanker(), RidgeRanker()]),
         (lambda prior: BlendRanker([PerceptronRanker(), RidgeRanker()], prior=prior), [0.5, 0.5]),
+        (Weighed, [0.5, 0.5]),
         (lambda hidden: DirectRanker(hidden=hidden), [4, 4]),
         (lambda weights: OffPolicyValue(weights=weights), [0.5, 0.5]),
         (lambda events: FeedbackPlan(window=3.0, events=events), {"click": 1}),

@@ -213,7 +213,7 @@ def learn(
     both = _hedge_of(blend, mixtures, prior, hedge.seed, query)
     if rounds[0, 9] == 0.0:
         target, _ = settings(config[:9], discounts)
-        plan = Plan(np.int64(limits[MOST]), limits[KEEP], hedge.seed, np.int64(limits[ROOM]))
+        plan = Plan(int(limits[MOST]), limits[KEEP], hedge.seed, int(limits[ROOM]))
         _learn_beside(
             X, y, weights[0], served, target, rows, scores[0], scores[1], known, Window(bins, documents, queries, integers),
             Growth(splits, trees, sample, packed, integers, numbers), plan, limits, learner.signs, both, blend, table,

@@ -101,7 +101,7 @@ def arrange(bins, documents, queries, integers, new_bins, new_documents, new_que
     to = 0
     for k in range(integers[COUNT]):
         row = queries[(integers[FIRST] + k) % queries.shape[0]]
-        at, m = np.int64(row[START]), np.int64(row[SIZE])
+        at, m = int(row[START]), int(row[SIZE])
         for j in range(d):
             copy_to(new_bins[j, to : to + m], bins[j, at : at + m])
         for r in range(N_OF_DOCUMENT):

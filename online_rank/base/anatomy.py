@@ -212,6 +212,6 @@ def _within(model: Any) -> Iterator[Any]:
     if issubclass(type(model), compose.Pipeline):
         inside: Iterable[Any] = model.steps.values()
     else:
-        inside = getattr(model, "_parts", ())
+        inside = (*getattr(model, "_wrapped", ()), *getattr(model, "_parts", ()))
     for part in inside:
         yield from _within(part)

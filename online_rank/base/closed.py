@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from online_rank.base.anatomy import serving_steps
-from online_rank.base.form import Form, Layer, Take
+from online_rank.base.form import Form, Layer, Layered, Take
 from online_rank.query import ONE, Block, single
 
 _Names = tuple[Hashable, ...] | None
@@ -56,7 +56,8 @@ def form_of(model: Any, names: _Names = None, n_features: int | None = None) -> 
     layers += _arranged(ranker, known, width)
     try:
         head = ranker._head()
-        layers += ranker._own_layers()
+        if isinstance(head, Layered):
+            layers, head = [*layers, *head.layers], head.head
     except TypeError as error:
         raise TypeError(f"{type(ranker).__name__} has no closed form: {error}") from None
     return Form(names, n_features, tuple(layers), head)

@@ -243,7 +243,7 @@ def _contributions(
         # Behind transformers that keep the columns in order, the names belong to the raw features.
         columns = columns if len(names) == columns.n and not isinstance(block.X, list) else _Columns(names)
         return columns, values, exact, _named(pairs, columns)
-    parts = ranker._blended()
+    parts = None if ranker._blended is None else ranker._blended()
     if parts is not None:
         models, weights = parts
         return _of_blend(models, weights, block, columns, a, b)

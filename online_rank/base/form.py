@@ -239,6 +239,13 @@ class Blend(NamedTuple):
 Head: TypeAlias = Linear | Trees | Network | Blend
 
 
+class Layered(NamedTuple):
+    """What a ranker does: layers between its features and its head."""
+
+    layers: tuple[Layer, ...]
+    head: Head
+
+
 class Form(NamedTuple):
     """The closed form of a model, as a function of raw features.
 

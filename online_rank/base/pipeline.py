@@ -205,10 +205,9 @@ class RankingPipeline(QueryStep, compose.Pipeline):
         """The current divisors of the features in the transformers, float64 (d,)."""
         scale = np.ones(1)
         for step in self._transformers:
-            own = step._scale()
-            if own is None:
+            if step._scale is None:
                 raise ValueError(f"comparators on raw features go behind scalers alone, not behind {type(step).__name__}")
-            scale = scale * own
+            scale = scale * step._scale()
         return scale
 
     @property

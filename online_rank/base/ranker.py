@@ -1,22 +1,23 @@
 """The base class of rankers."""
 
 import functools
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
 
 from online_rank._kernels.arrays import all_finite
 from online_rank.arguments import integer
-from online_rank.base import calls, leaving
+from online_rank.base import calls, leaving, unknown
 from online_rank.base import reader as columns
 from online_rank.base.anatomy import learned_measure
 from online_rank.base.explain import Split
-from online_rank.base.form import Head, Layer
+from online_rank.base.form import Head, Layered
 from online_rank.base.rounds import LastRound, Round, largest_norm
 from online_rank.base.schema import Array, Count, Schema, schema_of
 from online_rank.base.step import QueryStep
-from online_rank.base.undo import Undo, all_or_nothing
+from online_rank.base.undo import all_or_nothing, record, record_state
 from online_rank.limits import MAX_FEATURES
 from online_rank.query import (
     MAX_GRADE,
@@ -86,6 +87,11 @@ class Ranker(QueryStep):
     #: A class that defines `_learn` does not inherit it.
     _learns_atomically: bool = False
 
+    #: Whether `_learn` of one query changes parts and replaces arrays, and then ends in such a kernel.
+    _ends_in_kernel: Any = False
+    #: Other parts of its state whose arrays only that kernel changes in place.
+    _in_kernel: Any = ()
+
     #: Public methods of a subclass that are called while the lock is held, and do not take it.
     _hooks: frozenset[str] = frozenset({"grow", "score", "learn"})
 
@@ -97,6 +103,7 @@ class Ranker(QueryStep):
 
     n_features, feature_names = columns.n_features, columns.feature_names
     n_left_features, n_ignored_features = leaving.n_left_features, leaving.n_ignored_features
+    n_unknown = property(unknown.n_unknown)
 
     #: Most features that the state may have; it can be set. Beyond this number the least recently used leave for new names, if
     #: they can (`_lets_leave`); otherwise new names are ignored. Either warns once. An array with more columns is an error.
@@ -104,6 +111,13 @@ class Ranker(QueryStep):
 
     #: Raises ValueError that names the first value of a block that is no number for this ranker.
     _require_values: Any = staticmethod(require_finite)
+
+    #: Of a blend, a function without arguments: its models and their weights, if its score is the weighted sum of their scores,
+    #: or None.
+    _blended: Any = None
+
+    #: Weights of queries above this are refused.
+    _heaviest = math.inf
 
     #: Number of queries learned, for rankers that count them.
     _n_queries = 0
@@ -183,20 +197,12 @@ class Ranker(QueryStep):
             )
         return scores
 
-    def _head(self) -> Head:
+    def _head(self) -> Head | Layered:
         """The closed form of the scores. Raises TypeError, with the reason, for scores without one."""
         raise TypeError("its scores have no closed form that engines can compute")
 
-    def _own_layers(self) -> Sequence[Layer]:
-        """The layers between its features and its head."""
-        return ()
-
     def _linear_weights(self, columns: Any = slice(None)) -> np.ndarray | None:
         """The weights by which it ranks, of some columns, if a score is a weighted sum of the features; otherwise None."""
-        return None
-
-    def _blended(self) -> tuple[Sequence[Any], np.ndarray] | None:
-        """The models of a blend and their weights, if its score is the weighted sum of theirs; None for any other ranker."""
         return None
 
     def _split(self, block: Any, a: int, b: int) -> Split | None:
@@ -217,12 +223,6 @@ class Ranker(QueryStep):
             if not self._learn_query(query, rounds[t : t + 1]):
                 return t
         return len(block.w)
-
-    def _recorded_for_one(self, log: list[Undo], block: Block) -> bool:
-        """Add to a log what undoes `_learn` of one query up to its last change, a kernel; False if that is not the last one."""
-        if self._learns_atomically:
-            log.append(functools.partial(setattr, self, "_last_round", self._last_round))
-        return self._learns_atomically
 
     def _learn_query(self, query: Block, row: np.ndarray) -> bool:
         """Learn one query, and write its round to `row` (1, fields). Returns False for a query with bad values."""
@@ -388,8 +388,16 @@ class Ranker(QueryStep):
             raise TypeError(f"{type(self).__name__} learns from grades, not from {type(block.y[0]).__name__}: SwapRanker does")
         fits = self._reader.fits(self, block)
         alone = changes is not None and fits and n_queries == 1 and not changes.goes_on
-        if changes is not None and alone and self._recorded_for_one(changes.log, block):
+        replaces = alone and self._ends_in_kernel
+        if changes is not None and alone and (replaces or self._learns_atomically):
             # The kernel makes the last change, and leaves all as it was where it refuses.
+            if replaces:
+                for own in (self, *self._in_kernel):
+                    record_state(changes.log, own, copied=False)
+                for part in self._parts:
+                    record(changes.log, part, block)
+            else:
+                changes.undo_by(functools.partial(setattr, self, "_last_round", self._last_round))
             self._last_round = row = _UNWRITTEN.copy()
             changes.until_written(row)
             if not self._learn(block, row):
@@ -409,6 +417,9 @@ class Ranker(QueryStep):
         w = query.w[0]
         if not (np.isfinite(w) and w >= 0):
             return ValueError(f"w is {w}; the weight of a query is a finite number >= 0")
+        if w > self._heaviest:
+            kind = type(self).__name__
+            return ValueError(f"w is {w:g}; the weight of a query is at most {self._heaviest:g} for {kind}")
         if isinstance(query.y, np.ndarray):
             require_grades(query.y, query.ids)
         self._require_values(query)

@@ -1,6 +1,5 @@
 """Reads queries: once, in the form that a model takes, and then in the columns of the features that a step knows."""
 
-import functools
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
@@ -11,7 +10,7 @@ from online_rank.base import leaving
 from online_rank.base.growth import GROWTH
 from online_rank.base.names import Columns, are_numbers, numbers
 from online_rank.base.schema import Array, Count, Field, Integer, Names
-from online_rank.base.undo import Undo, record_state
+from online_rank.base.unknown import note_unknown
 from online_rank.query import ONE_QUERY, Block, SparseRows, read_query, with_features
 from online_rank.query.forms import from_dicts
 from online_rank.query.names import plain_names
@@ -154,6 +153,8 @@ class Reader:
             return with_features(block, np.empty((0, step._n_features), X.dtype), block.names)
         columns = None if self.fits(step, block) else find(step, block)
         takes_sparse = step.abilities.takes_sparse
+        if not grow and columns is not None and columns.size and columns.min() < 0 and step._n_features:
+            note_unknown(step, block, columns, own_names)
         if columns is None:
             kept = isinstance(X, np.ndarray) or takes_sparse
             return block if kept else with_features(block, as_array(X, step), block.names)
@@ -257,25 +258,6 @@ class Reader:
                     f"one {type(each).__name__} has learned from {each._n_features} features, "
                     f"one before it from {step._n_features}"
                 )
-
-    def record(self, step: Any, log: list[Undo], block: Any = None) -> None:
-        """Add to a log what undoes a change of the state of a step; `block`, if known, is what will be learned."""
-        if step._used is not None:
-            leaving.record_use(step, log, None if block is None else self.touched(step, block))
-        name = self.touched_only
-        state: Any = None if name is None or block is None else getattr(step, name)
-        rows = None if state is None else self.touched(step, block)
-        if name is None or rows is None or len(rows) >= len(state):
-            record_state(log, step, step._changes_in_place, step._replaced | leaving.NOTED)
-        else:
-            # Other rows are not touched: new columns are appended, or the array is replaced.
-            rows = rows.astype(np.intp)  # Allocated now, because undoing must not need memory.
-            before = np.empty((len(rows), *state.shape[1:]))
-            np.take(state, rows, axis=0, out=before, mode="clip")  # With "raise", `out` is buffered.
-            record_state(log, step, replaced=leaving.NOTED | {name})
-            log.append(functools.partial(state.__setitem__, rows, before))
-        if step._columns is not None:
-            log.append(functools.partial(step._columns.truncate, step._n_features))
 
     def touched(self, step: Any, block: Block) -> np.ndarray | None:
         """The columns of the state that hold the features of a block; None for all of them."""

@@ -86,6 +86,10 @@ class Field:
     #: Whether None may stand in its place.
     optional = False
 
+    #: The size of each dimension, of an array, and whether the first one may be larger.
+    shape: tuple[Size, ...] = ()
+    spare = False
+
     def __init__(self, *, optional: bool = False) -> None:
         self.optional = optional or self.optional
 
@@ -97,7 +101,7 @@ class Field:
 
     def trim(self, value: Any, owner: Any) -> Any:
         """The part of `value` to save: all of it, except the spare rows of arrays."""
-        return value
+        return value[: size_of(self.shape[0], owner)] if self.spare and value is not None else value
 
     def _check(self, value: Any, where: str, owner: Any) -> None:
         raise NotImplementedError
@@ -167,10 +171,6 @@ class Array(Field):
             for axis, size in enumerate(self.shape)
             if size == "d" or (isinstance(size, FeaturesWhere) and size.condition(owner))
         ]
-
-    def trim(self, value: Any, owner: Any) -> Any:
-        """The declared part of the array."""
-        return value[: size_of(self.shape[0], owner)] if self.spare and value is not None else value
 
     def _check(self, value: Any, where: str, owner: Any) -> None:
         dtype = np.dtype(getattr(owner, self.dtype, self.dtype))

@@ -49,7 +49,7 @@ def _columns(step: Any, feature: Hashable) -> tuple[Hashable, ...]:
 
 def _before(step: Any, signs: Signs) -> Signs:
     """The signs of the features of which a transformer makes columns with these signs."""
-    features = {step._risen_from(column): sign for column, sign in signs.items()}
+    features = {step._naming.feature_of(column): sign for column, sign in signs.items()}
     for feature, sign in features.items():
         columns = _columns(step, feature)
         if any(signs.get(column) != sign for column in columns):

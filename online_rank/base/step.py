@@ -1,6 +1,7 @@
 """Base class of models: rankers, transformers of queries, and pipelines of these."""
 
 import copy
+import functools
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Self
@@ -12,10 +13,27 @@ from online_rank.base import leaving
 from online_rank.base.anatomy import Abilities, share_lock
 from online_rank.base.lock import ModelLock
 from online_rank.base.names import Columns
+from online_rank.base.schema import settings_names
 from online_rank.base.undo import Undo, record, record_state
 
 #: A name with its look-up takes about 16 numbers, and weights with their averages a few.
 _NUMBERS_A_FEATURE = 24
+#: Kinds of arguments that a caller may change later.
+_CHANGEABLE = (list, dict, set, np.ndarray)
+
+
+def _keeping_copies(init: Callable[..., None]) -> Callable[..., None]:
+    """A constructor after which the settings are copies of the lists, dicts, sets and arrays that were given."""
+
+    @functools.wraps(init)
+    def constructor(self: Any, *arguments: Any, **named: Any) -> None:
+        init(self, *arguments, **named)
+        kind: Any = type(self)
+        for name in settings_names(kind):
+            if isinstance(value := vars(self).get(name), _CHANGEABLE):
+                vars(self)[name] = copy.copy(value)
+
+    return constructor
 
 
 class QueryStep(base.Estimator):
@@ -46,6 +64,10 @@ class QueryStep(base.Estimator):
     #: The models inside, in a fixed order: those that learn and rank, not the constructor's arguments from which they were
     #: copied. A step that holds models makes this a property.
     _wrapped: Any = ()
+
+    #: All other parts that change while it learns, such as a detector or a map. They and the models inside share the lock
+    #: of the step, and are undone with it. A step that has such parts makes this a property.
+    _parts: Any = ()
 
     #: The model inside whose scores are served; None for a step that holds no model, or combines the scores of several.
     _serving: Any = None
@@ -78,6 +100,11 @@ class QueryStep(base.Estimator):
     _n_left = 0
     _columns: Columns | None
     _n_features: int
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "__init__" in vars(cls) and not issubclass(cls, compose.Pipeline):  # Whose steps it collects itself.
+            cls.__init__ = _keeping_copies(cls.__init__)  # type: ignore[method-assign]
 
     def __new__(cls, *_arguments: Any, **_named: Any) -> Self:
         """Make the object, with its lock."""
@@ -122,11 +149,6 @@ class QueryStep(base.Estimator):
         """The abilities by the settings; a class lists only the abilities that it has."""
         return Abilities()
 
-    @property
-    def _parts(self) -> Sequence[Any]:
-        """The models inside, and all other parts that change while it learns, such as a detector or a common map."""
-        return self._wrapped
-
     def _asks_blocks_of(self, n_features: int | None) -> bool:
         """Whether it `_asks_blocks` of nameless arrays with `n_features` features (None: any), and is past its first query."""
         if self._reader is None:
@@ -152,12 +174,32 @@ class QueryStep(base.Estimator):
 
         `block`, if known, is what will be learned: a step that changes little of a large state then copies only that part.
         """
-        if self._reader is None:
+        reader = self._reader
+        if reader is None or (self._used is None and reader.touched_only is None):
             record_state(log, self, self._changes_in_place, self._replaced)
         else:
-            self._reader.record(self, log, block)
-        for part in self._parts:
+            self._record_columns(log, block)
+        if reader is not None and self._columns is not None:
+            log.append(functools.partial(self._columns.truncate, self._n_features))
+        for part in (*self._wrapped, *self._parts):
             record(log, part, block)
+
+    def _record_columns(self, log: list[Undo], block: Any) -> None:
+        """As `_record`, for a step that notes the use of columns, or changes only the rows of the features of a query."""
+        rows = None if block is None else self._reader.touched(self, block)
+        if self._used is not None:
+            leaving.record_use(self, log, rows)
+        name = self._reader.touched_only
+        state: Any = None if name is None else getattr(self, name)
+        if rows is None or state is None or len(rows) >= len(state):
+            record_state(log, self, self._changes_in_place, self._replaced | leaving.NOTED)
+            return
+        # Other rows are not touched: new columns are appended, or the array is replaced.
+        rows = rows.astype(np.intp)  # Allocated now, because undoing must not need memory.
+        before = np.empty((len(rows), *state.shape[1:]))
+        np.take(state, rows, axis=0, out=before, mode="clip")  # With "raise", `out` is buffered.
+        record_state(log, self, replaced=leaving.NOTED | {name})
+        log.append(functools.partial(state.__setitem__, rows, before))
 
     def _added(self, n_new: int) -> int:
         """About how many numbers a step with columns adds to its state for new features, and learning then works with."""

@@ -2,12 +2,12 @@
 
 import abc
 from collections.abc import Callable, Hashable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from river import base
 
-from online_rank.base import calls, leaving
+from online_rank.base import calls, leaving, unknown
 from online_rank.base import reader as columns
 from online_rank.base.form import Layer, sources_of
 from online_rank.base.schema import Schema
@@ -15,6 +15,25 @@ from online_rank.base.step import QueryStep
 from online_rank.base.undo import all_or_nothing
 from online_rank.limits import MAX_FEATURES
 from online_rank.query import Block
+
+
+class Naming(NamedTuple):
+    """How the columns that a transformer makes of features are called.
+
+    Attributes
+    ----------
+    given
+        Names of the columns made of features with some names.
+    feature_of
+        The name of the feature that a column is made of.
+    """
+
+    given: Callable[[tuple[Hashable, ...]], tuple[Hashable, ...]]
+    feature_of: Callable[[Hashable], Hashable]
+
+
+#: As the features.
+SAME = Naming(lambda names: names, lambda column: column)
 
 
 class QueryTransformer(QueryStep, base.Transformer):
@@ -32,17 +51,15 @@ class QueryTransformer(QueryStep, base.Transformer):
     #: Puts two transformers side by side; `online_rank.base.union` sets it.
     _union: ClassVar[Callable[[Any, Any], Any]]
 
-    def _scale(self) -> np.ndarray | None:
-        """The current divisor of each feature, float64 (d,), if the step only subtracts and divides; otherwise None."""
-        return None
+    #: Of a step that only subtracts and divides, a function without arguments: the current divisor of each feature, (d,).
+    _scale: Any = None
 
     def _layers(self, n_features: int) -> tuple[Layer, ...]:
         """The closed form of the step on this many columns. Raises TypeError, with the reason, for a step without one."""
         raise TypeError("its columns are not numbers made of one feature each in closed form")
 
-    def _given_names(self, names: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
-        """Names of the columns made of features with `names`."""
-        return names
+    #: How its columns are called.
+    _naming: ClassVar[Naming] = SAME
 
     #: Whether columns rise with the feature that they are made of: of two documents of a query that differ in it alone the one
     #: with the larger value has no smaller columns.
@@ -50,11 +67,7 @@ class QueryTransformer(QueryStep, base.Transformer):
 
     def _rising(self, feature: Hashable) -> tuple[Hashable, ...] | None:
         """The columns made of a feature, if they rise with it; None if that is not certain."""
-        return self._given_names((feature,)) if self._rises else None
-
-    def _risen_from(self, column: Hashable) -> Hashable:
-        """The feature that a column is made of, for steps with `_rising`."""
-        return column
+        return self._naming.given((feature,)) if self._rises else None
 
     def _sources(self, n_features: int) -> np.ndarray:
         """The column of which each column that it gives is made. Raises TypeError if it is made of several."""
@@ -155,6 +168,7 @@ class FeatureTransformer(QueryTransformer):
 
     n_features, feature_names = columns.n_features, columns.feature_names
     n_left_features, n_ignored_features = leaving.n_left_features, leaving.n_ignored_features
+    n_unknown = property(unknown.n_unknown)
 
     #: Most features that the state may have; it can be set. Beyond this number the least recently used leave for new names, if
     #: they can (`_lets_leave`); otherwise new names are ignored. Either warns once. An array with more columns is an error.

@@ -14,7 +14,7 @@ import numpy as np
 from river import base, utils
 
 #: Undoes a change.
-Undo = Callable[[], None]
+Undo = Callable[[], object]
 
 _SIGINT = int(signal.SIGINT)
 

@@ -15,7 +15,7 @@ from online_rank.base.undo import all_or_nothing
 from online_rank.evaluate.together import Together, lessons
 from online_rank.evaluate.trace import Comparison, Trace
 from online_rank.intervals.losses import served_loss
-from online_rank.query.feedback import Feedback
+from online_rank.query.grades import Feedback
 from online_rank.storage import CheckpointDirectory, CheckpointError
 from online_rank.storage.tree import adopt, settings_of
 from online_rank.support.progress import progress as shown_progress

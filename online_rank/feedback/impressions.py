@@ -11,7 +11,7 @@ import numpy as np
 from online_rank import arguments
 from online_rank.limits import FORMAT_VERSION, is_integer
 from online_rank.query.blocks import require_no_tiny
-from online_rank.query.feedback import Feedback
+from online_rank.query.grades import Feedback
 
 #: Logits are cut this far below the largest, as kernels cut them.
 _DEEPEST = 600.0

@@ -53,8 +53,9 @@ class RankingMetric(Metric):
     )
 
     _fmt = ".6f"
-    _kind: int
-    _label: str
+    #: The code of the metric in kernels, and the first part of its name.
+    _kind: Any
+    _label: Any
 
     # The default for metrics without this parameter.
     k: int | None = None
@@ -196,17 +197,13 @@ class RankingMetric(Metric):
         """Add to a log what undoes an update."""
         record_state(log, self)
 
-    def _code(self) -> int:
-        """The code of the metric in kernels."""
-        return self._kind
-
     def _gains(self) -> np.ndarray:
         """The gain of every accepted grade."""
         return gains()
 
     def _values(self, scores: np.ndarray, grades: np.ndarray, offsets: np.ndarray, ids: Any) -> np.ndarray:
         values = query_values(
-            self._code(), self.k or 0, self.threshold, TIES[self.ties], self._gains(), scores, grades, offsets, ids
+            self._kind, self.k or 0, self.threshold, TIES[self.ties], self._gains(), scores, grades, offsets, ids
         )
         values[np.isnan(values)] = self._without_relevant
         return values

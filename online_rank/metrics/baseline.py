@@ -41,8 +41,7 @@ class RandomRanking(RankingMetric):
         super().__init__(ties="expected", no_relevant=no_relevant)
 
     @property
-    def name(self) -> str:
-        """The displayed name."""
+    def _label(self) -> str:
         return f"{self._metric.name} of a random ranking"
 
     def _values(self, scores: np.ndarray, grades: np.ndarray, offsets: np.ndarray, ids: Any) -> np.ndarray:

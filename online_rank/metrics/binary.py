@@ -65,7 +65,8 @@ class MAP(_BinaryMetric):
         self.divisor = divisor
         super().__init__(k, threshold=threshold, ties=ties, no_relevant=no_relevant)
 
-    def _code(self) -> int:
+    @property
+    def _kind(self) -> int:
         return codes.AP if self.divisor == "relevant" else codes.AP_ATTAINABLE
 
     @property

@@ -36,9 +36,13 @@ class ColumnTransformer(FeatureTransformer):
     def _transform(self, X: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> Any:
         """Write transformed queries, features (n, n_features), to `out`."""
 
+    #: How many columns it makes of a feature, and their type; None for the type of the features.
+    _n_made = 1
+    _made_type: Any = None
+
     def _room(self, X: np.ndarray, n: int = 1) -> np.ndarray:
         """An array for the transformed features `X`, `n` times over."""
-        return np.empty((n * len(X), X.shape[1]), X.dtype)
+        return np.empty((n * len(X), X.shape[1] * self._n_made), self._made_type or X.dtype)
 
     def _made(self, aligned: Block, X: np.ndarray, has_own_names: bool) -> Block:
         """The transformed queries; `has_own_names` says whether their names stand for columns as they are."""
@@ -117,7 +121,7 @@ def _refused(transformer: QueryTransformer, block: Block, query: int) -> ValueEr
 
 def names_made(step: QueryTransformer, names: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
     """Names of the columns that a transformer makes of features with `names`."""
-    return distinct_names(step._given_names(names))
+    return distinct_names(step._naming.given(names))
 
 
 @functools.lru_cache(maxsize=64)

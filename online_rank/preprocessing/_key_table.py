@@ -4,7 +4,7 @@ import functools
 import math
 import warnings
 import weakref
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,8 @@ class KeyTable(QueryTransformer):
     half_life: float | str
     _period: float
     max_keys: int
+    #: The key of each document of a query; None for no key.
+    _keys: Callable[[Block], list[Hashable]]
 
     def __init__(self) -> None:
         super().__init__()
@@ -72,10 +74,6 @@ class KeyTable(QueryTransformer):
     @property
     def _is_timed(self) -> bool:
         return isinstance(self.half_life, str)
-
-    def _keys(self, query: Block) -> list[Hashable]:
-        """The key of each document; None for no key."""
-        raise NotImplementedError
 
     def _check_state(self) -> None:
         if [*self._slots.values()] != [*range(len(self._slots))] or len(self._slots) > self.max_keys:

@@ -1,7 +1,6 @@
 """The features that a model is meant to get, written down."""
 
 import collections
-import copy
 import difflib
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
@@ -74,7 +73,7 @@ class DeclaredFeatures(QueryTransformer):
         if twice := [name for name, n in collections.Counter(features).items() if n > 1]:
             raise ValueError(f"features names {twice[0]!r} more than once")
         self.texts = texts
-        self.features = copy.copy(features) if are_nfc(features) else names_in_nfc(features, "features")
+        self.features = features if are_nfc(features) else names_in_nfc(features, "features")
 
     @property
     def feature_names(self) -> tuple[Hashable, ...]:

@@ -1,6 +1,5 @@
 """Features of earlier feedback: how often a key was shown, how users engaged with it, and for how long it has been there."""
 
-import copy
 import json
 import math
 import warnings
@@ -134,7 +133,7 @@ class History(KeyTable):
         arguments.integer("max_keys", max_keys, 1)
         self.by = by if isinstance(by, str) else self._names
         self.half_life = half_life
-        self.examination = copy.copy(examination)
+        self.examination = examination
         self.prior = prior
         self.max_keys = max_keys
         self._theta = theta.astype(np.float64)
@@ -161,8 +160,8 @@ class History(KeyTable):
     def _given(self, n_features: int) -> int:
         return n_features + len(self._adds)
 
-    def _rising(self, feature: Hashable) -> tuple[Hashable, ...]:
-        return (feature,)
+    # The features themselves, which it passes on.
+    _rises = True
 
     def _layers(self, n_features: int) -> Any:
         raise TypeError("its features change with each feedback")

@@ -18,7 +18,9 @@ from online_rank.base.growth import with_zeros
 from online_rank.base.lock import locked
 from online_rank.base.names import are_numbers
 from online_rank.base.schema import Array, Count, Derived, Flag, Integer, ListOf, Real, Schema
+from online_rank.base.transformer import Naming
 from online_rank.preprocessing._columns import ColumnTransformer
+from online_rank.preprocessing._growing import note_growing
 from online_rank.query import Block, SparseRows, require_finite
 
 #: Values that the sketch of a feature keeps, and documents that join it at once. A map of d features is saved in
@@ -78,6 +80,26 @@ class _Table(NamedTuple):
         return _Table._make(with_zeros(array, n_new, int(name == "finders")) for name, array in self._asdict().items())
 
 
+@functools.lru_cache(maxsize=64)
+def _column_names(names: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
+    given: list[Hashable] = []
+    for name in names:
+        if are_numbers((name,)):
+            given += str(2 * int(name) - 1), str(2 * int(name))  # type: ignore[call-overload]
+        else:
+            given += name, name + _IN_QUERY if isinstance(name, str) else (name, "in query")
+    return tuple(given)
+
+
+def _feature_of(column: Hashable) -> Hashable:
+    """The feature that a column is made of."""
+    if are_numbers((column,)):
+        return str((int(column) + 1) // 2)  # type: ignore[call-overload]
+    if isinstance(column, tuple):
+        return column[0]
+    return column.removesuffix(_IN_QUERY) if isinstance(column, str) else column
+
+
 class StreamQuantileMap(ColumnTransformer):
     r"""Map each raw feature to normal scores by its quantiles in the stream, both absolute and relative to the query.
 
@@ -92,6 +114,9 @@ class StreamQuantileMap(ColumnTransformer):
     **If most documents have 0**, as with counts, names and labels crossed with attributes, 0 stays 0 in both columns: 0 gets as
     much weight in F as all other values together, g(0) is subtracted from g, and q = g / (sigma + 0.1). A feature that has only
     been 0 so far gives 0.5 for any value above it.
+
+    **A feature that grows with the stream**, such as a date, soon lies beyond all knots, where values tie. It raises a warning
+    once. Give an age in its place, or take `AdditiveRanker`, which ranks values within the query.
 
     **State.** Each feature has a sketch of 224 values, from which at most `n_knots` knots are computed, between which g is
     linear (constant beyond the smallest and the largest). The stream is cut into stretches, each an eighth of what came before,
@@ -167,6 +192,9 @@ class StreamQuantileMap(ColumnTransformer):
         _places=Derived(),
         _table=Derived("d", lambda step: kernels.KNOT * (step.n_knots + kernels.BEYOND) + _CELLS // 8 + kernels.FINDER + 2),
     )
+
+    _naming = Naming(_column_names, _feature_of)
+    _n_made, _made_type = 2, np.float32
 
     _changes_in_place = False
 
@@ -355,23 +383,7 @@ class StreamQuantileMap(ColumnTransformer):
         require_finite(block)
         return block
 
-    def _room(self, X: np.ndarray, n: int = 1) -> np.ndarray:
-        return np.empty((n * len(X), X.shape[1] * 2), dtype=np.float32)
-
-    def _given_names(self, names: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
-        return _column_names(names)
-
     _rises = True
-
-    def _risen_from(self, column: Hashable) -> Hashable:
-        if are_numbers((column,)):
-            return str((int(column) + 1) // 2)  # type: ignore[call-overload]
-        if isinstance(column, tuple):
-            return column[0]
-        return column.removesuffix(_IN_QUERY) if isinstance(column, str) else column
-
-    def _sources(self, n_features: int) -> np.ndarray:
-        return np.repeat(np.arange(n_features), 2)
 
     def _layers(self, n_features: int) -> tuple[Layer, ...]:
         zero = (np.zeros(1), np.zeros(1))
@@ -459,11 +471,22 @@ class StreamQuantileMap(ColumnTransformer):
                     if self._count + len(X) >= self._due:
                         if self._lacking is None and not all_finite(np.concatenate(self._rows)):
                             return False
+                        self._note_growing()
                         self._span, self._cursor = self._count + len(X) - self._start, 0
                 self._count += len(X)
             if self._cursor < self._n_features:
                 self._join(max(_AT_ONCE, math.ceil(self._n_features / _PARTS)))
             return True
+
+    def _note_growing(self) -> None:
+        """Warn of features of which most values of the last stretch lie beyond the knots."""
+        # A ranker that passes missing values has columns of ranks, which keep the order of such values.
+        if self._lacking is not None or not self._rows:
+            return
+        counts, values = self._table.counts, self._table.knots[:, kernels.VALUE]
+        places = np.arange(len(counts))
+        ends = [np.where(counts > 0, values[places, each], np.nan) for each in (0 * counts, np.maximum(counts - 1, 0))]
+        note_growing(self, ends[0], ends[1], np.stack(self._rows), self._start)
 
     def _sample(self, X: np.ndarray) -> None:
         """Take the documents of a query that are to be sampled."""
@@ -606,14 +629,3 @@ def _widened(values: np.ndarray) -> np.ndarray:
     around = [float(other) for other in np.abs(values).tolist() if other > _SMALLEST]
     narrow = min([_NARROW, *(other / 2.0 for other in around)])
     return np.where(np.abs(values) == _SMALLEST, np.copysign(narrow, values), values)
-
-
-@functools.lru_cache(maxsize=64)
-def _column_names(names: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
-    given: list[Hashable] = []
-    for name in names:
-        if are_numbers((name,)):
-            given += str(2 * int(name) - 1), str(2 * int(name))  # type: ignore[call-overload]
-        else:
-            given += name, name + _IN_QUERY if isinstance(name, str) else (name, "in query")
-    return tuple(given)

@@ -1,6 +1,5 @@
 """Features from the result lists of retrievers."""
 
-import copy
 import itertools
 from collections.abc import Hashable, Sequence
 from typing import Any
@@ -115,8 +114,8 @@ class RunFeatures(QueryTransformer):
             arguments.choice("parts", part, PARTS)
         arguments.number("k", k, 0)
         arguments.number("floor", floor, 0, 1)
-        self.runs = copy.copy(runs) if runs is None or are_nfc(runs) else names_in_nfc(runs, "runs")
-        self.parts = copy.copy(parts)
+        self.runs = runs if runs is None or are_nfc(runs) else names_in_nfc(runs, "runs")
+        self.parts = parts
         self.k = k
         self.floor = floor
 

@@ -27,8 +27,6 @@ from online_rank.query.blocks import require_finite as require_finite
 from online_rank.query.blocks import single as single
 from online_rank.query.blocks import with_features as with_features
 from online_rank.query.columns import Columns
-from online_rank.query.feedback import Feedback
-from online_rank.query.feedback import as_feedback as as_feedback
 from online_rank.query.forms import ONE_QUERY as ONE_QUERY
 from online_rank.query.forms import answer_in_kind as answer_in_kind
 from online_rank.query.forms import feature_dicts as feature_dicts
@@ -36,7 +34,8 @@ from online_rank.query.forms import in_form as in_form
 from online_rank.query.forms import plain_array as plain_array
 from online_rank.query.forms import plain_query as plain_query
 from online_rank.query.forms import read_query as read_query
-from online_rank.query.grades import MAX_GRADE
+from online_rank.query.grades import MAX_GRADE, Feedback
+from online_rank.query.grades import as_feedback as as_feedback
 from online_rank.query.grades import as_grades as as_grades
 from online_rank.query.grades import require_grades as require_grades
 from online_rank.query.runs import Retrieved, Runs

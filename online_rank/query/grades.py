@@ -1,4 +1,4 @@
-"""Relevance grades, in every accepted form."""
+"""Feedback on ranked queries: relevance grades, in every accepted form, or other kinds that only some rankers learn from."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
@@ -13,6 +13,46 @@ _INT64 = np.dtype(np.int64)
 # Plain dicts first, since asking an abstract class takes longer.
 _MAPPING = dict | Mapping
 _REMEDY = "; online_rank.drop_ungraded(x, y, missing=0) counts it as 0, missing='skip' leaves it out"
+
+
+class Feedback:
+    """Feedback on one query other than a grade for each document, such as clicks; only some rankers learn from it."""
+
+    __slots__ = ()
+
+
+def as_feedback(y: Any, n_queries: int, n_documents: int, ids: Sequence[Hashable] | None = None) -> Any:
+    """The feedback on queries as a block holds it.
+
+    Parameters
+    ----------
+    y
+        Grades in any form of `as_grades`; or `Feedback` on the only query; or a sequence of `Feedback`, one a query.
+    n_queries, n_documents
+        The numbers of queries and documents that it refers to.
+    ids
+        The ids of the documents, or None.
+
+    Returns
+    -------
+    int64 grades (n_documents,), or a tuple of one `Feedback` a query.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `as_grades`; or there is not one `Feedback` for each query.
+    """
+    if isinstance(y, Feedback):
+        each: tuple[Any, ...] = (y,)
+    elif isinstance(y, list | tuple) and y and isinstance(y[0], Feedback):
+        each = tuple(y)
+    else:
+        return as_grades(y, n_documents, ids)
+    if len(kinds := [*dict.fromkeys(map(type, each))]) > 1:
+        raise TypeError(f"y holds {kinds[0].__name__} and {kinds[1].__name__}; it is one {kinds[0].__name__} a query")
+    if len(each) != n_queries:
+        raise ValueError(f"y has the {type(each[0]).__name__} of {len(each)} queries, but x has {n_queries}")
+    return each
 
 
 def as_grades(y: Any, n_documents: int, ids: Sequence[Hashable] | None = None) -> np.ndarray:
@@ -53,7 +93,16 @@ def as_grades(y: Any, n_documents: int, ids: Sequence[Hashable] | None = None) -
             y = view
         elif type(y) is not dict:
             y = by_id("y", y, ids)
-        grades = _as_integers(in_order("y", y, ids, "grade", _REMEDY) if isinstance(y, _MAPPING) else y, ids)
+        if isinstance(y, _MAPPING):
+            found: list[Any] | None = None
+            if ids is not None and type(ids) is not range and len(y) == len(ids):
+                try:
+                    found = [*map(y.__getitem__, ids)]
+                except KeyError:
+                    found = None
+            # There, what is wrong has a message.
+            y = in_order("y", y, ids, "grade", _REMEDY) if found is None else found
+        grades = _as_integers(y, ids)
     if len(grades) != n_documents:
         raise ValueError(f"y has {len(grades)} grades, but x has {n_documents} documents")
     return grades

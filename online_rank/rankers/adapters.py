@@ -28,6 +28,9 @@ class _RiverRanker(Ranker):
 
     model: Any
 
+    #: Whether it learns from pairs of documents with different grades.
+    _compares = False
+
     def __init__(self, model: Any, measure: str):
         super().__init__()
         parse_measure(measure)
@@ -75,15 +78,11 @@ class _RiverRanker(Ranker):
         loss = parse_measure(self.measure).loss(scores, grades, ties="pessimistic") if finite else 1.0
         # Row by row: squares of the whole array would be another two arrays of its size.
         norm = float(np.sqrt(max((np.square(x, dtype=np.float64).sum() for x in X), default=0.0)))
-        skipped = weight == 0.0 or not self._teaches(grades)
+        skipped = weight == 0.0 or not len(grades) or (self._compares and not (grades != grades[0]).any())
         if not skipped:
             self._teach(X, grades, {"w": weight} if self._accepts_weights else {})
         row[:] = loss, np.nan, 0.0, 0.0, 0.0, weight, len(X), norm, 0.0, skipped
         return True
-
-    def _teaches(self, y: np.ndarray) -> bool:
-        """Whether anything can be learned from a query with these grades."""
-        return len(y) > 0
 
 
 class PointwiseRanker(_RiverRanker):
@@ -196,11 +195,10 @@ class PairwiseRanker(_RiverRanker):
         self.seed = seed
         self._n_queries = 0
 
+    _compares = True
+
     def _score_document(self, x: dict) -> float:
         return float(self.model.predict_proba_one(x).get(True, 0.0))
-
-    def _teaches(self, y: np.ndarray) -> bool:
-        return len(y) > 0 and bool((y != y[0]).any())
 
     def _teach(self, X: np.ndarray, y: np.ndarray, weight: dict[str, float]) -> None:
         # Draws depend only on the seed and the number of the query, so the state is one number.

@@ -1,6 +1,5 @@
 """A learner with one curve for each feature, and trees."""
 
-import copy
 import itertools
 import types
 import warnings
@@ -16,13 +15,13 @@ from online_rank._kernels import hedge as blending
 from online_rank._kernels.codes import ADAPTIVE, CAPPED_SQUARES, DOCUMENTS, MASS, ROOT
 from online_rank.base import Abilities, share_lock
 from online_rank.base.explain import Split
-from online_rank.base.form import Blend, Form, Head, Layer
+from online_rank.base.form import Blend, Form, Head, Layered
 from online_rank.base.growth import grown_triangle, with_zeros
 from online_rank.base.halving import halved
 from online_rank.base.lock import locked
 from online_rank.base.reader import own_names
 from online_rank.base.schema import Array, Count, Derived, Nested, Real, Schema
-from online_rank.base.undo import Undo, record, record_state
+from online_rank.base.undo import Undo
 from online_rank.measures.learned import discounts
 from online_rank.measures.learned import measure as parse_measure
 from online_rank.measures.own import is_own
@@ -35,7 +34,7 @@ from online_rank.rankers.fading import factor_of, left_after
 from online_rank.rankers.growing_trees import GrowingTrees, HedgeOfTrees
 from online_rank.rankers.hedge import LEAST, HedgeAccount, opening
 from online_rank.rankers.leaf_tables import form_of_leaves, mapped_for_trees, split_by_leaves
-from online_rank.rankers.members import CURVES, MEMBERS, Members, members_of, n_candidates, without_plain
+from online_rank.rankers.members import BY_NUMBER, CURVES, MEMBERS, Members, members_of, n_candidates, without_plain
 from online_rank.rankers.mixed import mix
 from online_rank.rankers.perceptron import PerceptronRanker
 from online_rank.rankers.signs import checked_signs, require_in_array, signs_of_columns
@@ -52,13 +51,13 @@ _new = tuple.__new__
 _IN_QUERIES = (None, None)
 #: A place that is still to be decided.
 _OPEN = -4
-#: It warns when it has this many curves.
+#: It warns when names that were met one after the other are this many.
 _MANY_CURVES = 1000
 #: The most trees.
 _MOST_TREES = 10_000
 _HINT = (
-    "AdditiveRanker has 1,000 features and learns a curve of each, which takes time and 4 MB; if they are words, give it "
-    'texts: BlendRanker([AdditiveRanker(), HashedFeatures(text=("title",), others=False) | PerceptronRanker()])'
+    "AdditiveRanker has met 1,000 names of features, more than in its first query, and learns a curve of each; if they are "
+    'words, give it texts: BlendRanker([AdditiveRanker(), HashedFeatures(text=("title",), others=False) | PerceptronRanker()])'
 )
 
 
@@ -74,10 +73,18 @@ class AdditiveRanker(CurvedRanker):
 
     **Members.** One perceptron learns all columns, as `PerceptronRanker(credit="adaptive", relative_margin=1.0)` does. Members
     are its last weights, two averages of them with different half-lives, and a Newton learner of the logistic loss of pairs on
-    the columns g and presence: 300 of them have a whole Hessian, and g of the features beyond these its diagonal. They are
-    blended, alone and in pairs, by the rule of `BlendRanker` on running scales: their sum is one curve for each feature.
-    `online_rank.bounds.certificate_of` compares the loss with the best candidate's, and bounds it by the mass of the
-    updates (`additive_mass_bound`).
+    the columns g and presence: 300 of them have a whole Hessian, and g of the features beyond these its diagonal. A pair that
+    is wrong by far keeps .07 of its push as curvature, so that a few contradicting queries cannot overturn it.
+
+    Data that are noisy, few or wide bear no curves. So three members are linear in g: a ridge regression of the standardised
+    grades, by which the long half-life forgets; such a perceptron; and the quotients :math:`z = S / n`, S the sum of t g and n
+    the sum of squared deviations of g and 20, cut off: :math:`\mathrm{sign}(z) \max(|z| - 2 / \sqrt{n}, 0)`.
+
+    Members are blended by the rule of `BlendRanker` on running scales: the first four alone and in pairs, with .65 of the
+    prior, and the plain ones alone and halved with the long average and with the Newton learner. Their sum is one curve for
+    each feature. `online_rank.bounds.certificate_of` compares the loss with the best candidate's, and bounds it by the mass of
+    the updates (`additive_mass_bound`). A model that was saved before there were plain members keeps the first four, and their
+    ten candidates.
 
     **Trees.** Where features interact, trees learn what no sum of curves can: up to `trees` of depth 4, on g in 31 bins. A
     tree grows from a window of the last queries, of at most 8 MB and 65,216 documents, in steps that are spread over queries.
@@ -101,7 +108,7 @@ class AdditiveRanker(CurvedRanker):
 
     **Sparse rows** are learned by a `PerceptronRanker`, as they are: a stream that begins with `SparseRows`, a sparse matrix of
     scipy, or dicts of counts with many names of which each document has few, as of words. `BlendRanker` takes numbers and words
-    together (`HashedFeatures(text=..., others=False)`). From 1,000 curves on, which take time, it warns.
+    together (`HashedFeatures(text=..., others=False)`). It warns when names that come one after the other reach 1,000.
 
     Parameters
     ----------
@@ -162,6 +169,8 @@ class AdditiveRanker(CurvedRanker):
         _places=Array(n_curves, 2, dtype="int64", low=_OPEN, high=_MOST_COLUMNS),
         _pending=Array(None),
         _gram=Array(lambda ranker: len(ranker._pending) * (len(ranker._pending) + 1) // 2),
+        _slow_gram=Array(lambda ranker: _n_plain(ranker, len(ranker._gram))),
+        _left=Array(lambda ranker: _n_plain(ranker, len(ranker._pending))),
         _curvatures=Array(n_curves, low=0.0),
         _numbers=Array(kernels.N_NUMBERS, low=0.0),
         _losses=Array(lambda ranker: n_candidates(len(ranker._scales)), low=0.0),
@@ -215,7 +224,7 @@ class AdditiveRanker(CurvedRanker):
         arguments.integer("max_levels", max_levels, 1)
         arguments.integer("trees", trees, 0, _MOST_TREES)
         self.measure = measure
-        self.half_life = copy.copy(half_life)
+        self.half_life = half_life
         self.relative = relative
         self.max_levels = max_levels
         self.signs = checked_signs(signs)
@@ -234,6 +243,8 @@ class AdditiveRanker(CurvedRanker):
         self._places = np.zeros((0, 2), dtype=np.int64)
         self._gram = np.zeros(0)
         self._pending = np.zeros(0)
+        self._slow_gram = np.zeros(0)
+        self._left = np.zeros(0)
         self._curvatures = np.zeros(0)
         self._numbers = np.zeros(kernels.N_NUMBERS)
         self._scales = np.zeros((len(CURVES.names), 2))
@@ -335,7 +346,7 @@ class AdditiveRanker(CurvedRanker):
         return chosen
 
     def _hedge(self) -> blending.Hedge:
-        of = self._members
+        of = BY_NUMBER[len(self._scales)]
         state = of.candidates, of.prior, self._scales, self._losses, self._account, self.seed, self._n_queries
         return _new(blending.Hedge, state)
 
@@ -348,7 +359,8 @@ class AdditiveRanker(CurvedRanker):
         n_new, documents = self._n_features - before, self._numbers[DOCUMENTS]
         if not n_new:
             return
-        if before < _MANY_CURVES <= self._n_features:
+        # Numbers come with the first query, and words one after the other.
+        if 0 < before < _MANY_CURVES <= self._n_features and self._columns is not None:
             warnings.warn(_HINT, stacklevel=2)
         self._front.widen(n_new)
         self._weights = with_zeros(self._weights, n_new)
@@ -382,10 +394,14 @@ class AdditiveRanker(CurvedRanker):
             setattr(self, name, getattr(self, name)[kept])
         columns = np.unique(self._places[self._places >= 0])
         d = len(self._pending)
-        whole = np.zeros((d, d))
+        whole, kept_part = np.zeros((d, d)), np.triu_indices(len(columns))
         whole[np.triu_indices(d)] = self._gram
-        self._gram = whole[np.ix_(columns, columns)][np.triu_indices(len(columns))]
+        self._gram = whole[np.ix_(columns, columns)][kept_part]
         self._pending = self._pending[columns]
+        if self._plain.shape[1]:
+            whole[np.triu_indices(d)] = self._slow_gram
+            self._slow_gram = whole[np.ix_(columns, columns)][kept_part]
+            self._left = self._left[columns]
         self._places = np.where(self._places >= 0, np.searchsorted(columns, self._places), self._places)
         self._signs = np.zeros(0, dtype=np.int64)
         if self._trees is not None:
@@ -402,19 +418,18 @@ class AdditiveRanker(CurvedRanker):
         )
         return super()._added(n_new) + self._front._added(n_new) + n_new * own
 
+    @property
+    def _ends_in_kernel(self) -> bool:
+        return self._linear is None
+
+    @property
+    def _in_kernel(self) -> Sequence[Any]:
+        return () if self._trees is None else (self._trees,)
+
     def _record(self, log: list[Undo], block: Any = None) -> None:
         super()._record(log, block)
         if self._trees is not None:
-            self._trees.record(log, block.n_documents if block is not None and len(block.w) == 1 else None, copied=True)
-
-    def _recorded_for_one(self, log: list[Undo], block: Block) -> bool:
-        if self._linear is not None:
-            return False
-        record_state(log, self, copied=False)
-        record(log, self._front, block)
-        if self._trees is not None:
-            self._trees.record(log, None, copied=False)
-        return True
+            self._trees.record(log, block.n_documents if block is not None and len(block.w) == 1 else None)
 
     def _decide_places(self) -> None:
         """Give new features, and those that were missing for the first time, their columns in the second-order member."""
@@ -431,8 +446,11 @@ class AdditiveRanker(CurvedRanker):
                 d += 1
             else:
                 places[j, 1] = -1
-        self._gram = grown_triangle(self._gram, len(self._pending), d - len(self._pending))
-        self._pending = with_zeros(self._pending, d - len(self._pending))
+        before, n_new = len(self._pending), d - len(self._pending)
+        self._gram = grown_triangle(self._gram, before, n_new)
+        if self._plain.shape[1]:
+            self._slow_gram, self._left = grown_triangle(self._slow_gram, before, n_new), with_zeros(self._left, n_new)
+        self._pending = with_zeros(self._pending, n_new)
         self._places = places
 
     @classmethod
@@ -532,7 +550,7 @@ class AdditiveRanker(CurvedRanker):
         keep = self._keep if len(block.w) == 1 and self._seconds == _IN_QUERIES else self._kept(block)
         learner = _new(kernels.Learner, (
             self._weights, self._plain, self._marginals, self._sums, self._signs, self._places, self._gram, self._pending,
-            self._curvatures, self._numbers,
+            self._slow_gram, self._left, self._curvatures, self._numbers,
         ))  # fmt: skip
         n, latest = len(block.w), self._at
         self._n_queries += n
@@ -556,20 +574,17 @@ class AdditiveRanker(CurvedRanker):
     def _bytes_of_queries(self) -> int:
         return 0 if self._trees is None else self._trees.bytes_of_queries
 
-    def _head(self) -> Head:
+    def _head(self) -> Head | Layered:
         trees = self._trees
         if trees is None or not trees.n_served or self._linear is not None:
             return super()._head()
         # Features that another ranker has met may have no curves yet.
         n, names = n_curves(self), self.feature_names
         names = None if names is None else names[:n]
-        curved = Form(names, n, tuple(super()._own_layers()), super()._head())
+        curves_alone: Any = super()._head()
+        curved = Form(names, n, curves_alone.layers, curves_alone.head)
         grown = Form(names, n, (mapped_for_trees(self._mapped()),), form_of_leaves(*trees.served()))
         return Blend((curved, grown), np.array([trees.factor, 1.0]))
-
-    def _own_layers(self) -> Sequence[Layer]:
-        has_trees = self._trees is not None and self._trees.n_served and self._linear is None
-        return () if has_trees else super()._own_layers()
 
     def _split(self, block: Block, a: int, b: int) -> Split | None:
         told, trees = super()._split(block, a, b), self._trees

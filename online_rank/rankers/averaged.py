@@ -21,7 +21,7 @@ from online_rank.base.schema import Array, Derived, FeaturesWhere, Schema
 from online_rank.query import Block, SparseRows
 from online_rank.query.sparse import as_rows
 from online_rank.rankers.rules import as_weights, rule_weights
-from online_rank.rankers.signs import against_signs, require_in_array
+from online_rank.rankers.signs import against_signs, clip, require_in_array
 
 
 def averaging(half_life: float | None) -> float:
@@ -238,9 +238,11 @@ class LinearRanker(Ranker):
     @locked
     def served_weights(self) -> np.ndarray:
         """The weights that serve rankings, float64 (d,), a copy: the average of those that learn, if the ranker averages."""
-        if self._rows is not None:
-            return self._served_in(self._rows[: self._n_features])
-        return self._served.copy()
+        weights = self._served.copy() if self._rows is None else self._served_in(self._rows[: self._n_features])
+        if self.signs is not None:
+            # An average kept for sparse queries is computed from sums, whose rounding may leave a 0 with the wrong sign.
+            clip(weights, *self._signed_columns())
+        return weights
 
     def _served_in(self, rows: np.ndarray) -> np.ndarray:
         """The weights that serve rankings, from rows of the state."""

@@ -162,11 +162,11 @@ class BlendRanker(NestedRanker):
             raise ValueError(f"grid is {grid}: with {len(chosen)} rankers that makes more than {_MAX_CANDIDATES} candidates")
         number("rate", rate, 0.0)
         fading.fade_by(self, half_life)
-        self.rankers = copy.copy(rankers)
+        self.rankers = rankers
         self.measure = measure
         self.grid = grid
         self.rate = rate
-        self.prior = copy.copy(prior)
+        self.prior = prior
         self.relative = relative
         self.seed = seed
         self._candidates = _grid(grid, len(chosen))

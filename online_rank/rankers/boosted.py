@@ -131,6 +131,7 @@ class BoostedRanker(Ranker):
     )
 
     _changes_in_place = False
+    _heaviest = _HEAVIEST
 
     def __init__(
         self,
@@ -239,11 +240,6 @@ class BoostedRanker(Ranker):
         kernels.score_trees(bins, self._features, self._thresholds, self._leaves, keep, self.learning_rate, scores)
         _SCORED[self] = self._leaves, query, scores.copy()
         return scores
-
-    def _rejection(self, query: Block) -> ValueError:
-        if _HEAVIEST < query.w[0] < math.inf:
-            return ValueError(f"w is {query.w[0]:g}; the weight of a query is at most {_HEAVIEST:g} for {type(self).__name__}")
-        return super()._rejection(query)
 
     def _learn_query(self, query: Block, row: np.ndarray) -> bool:
         X, y, w = query.X, query.y, float(query.w[0])

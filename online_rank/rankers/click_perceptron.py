@@ -1,6 +1,5 @@
 """The perceptron on clicks, with a certificate."""
 
-import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -109,7 +108,7 @@ class ClickPerceptron(LinearRanker):
             raise ValueError(f"examination is {examination}; it is one probability > 0 for each position shown")
         arguments.number("relative_margin", relative_margin, 0.0)
         self.credit = credit
-        self.examination = copy.copy(examination)
+        self.examination = examination
         self.cost = cost
         self.relative_margin = relative_margin
         self.half_life = half_life

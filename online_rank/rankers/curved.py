@@ -1,6 +1,8 @@
 """Base class of rankers with curves: what they read, and what they serve."""
 
-import functools
+import warnings
+import weakref
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Self
 
@@ -11,14 +13,13 @@ from online_rank._kernels import curves
 from online_rank._kernels.drawn import draw_curves
 from online_rank.base import Ranker, share_lock
 from online_rank.base.explain import Split
-from online_rank.base.form import Curves, Head, InQuery, Layer, Linear
+from online_rank.base.form import Curves, Head, InQuery, Layer, Layered, Linear
 from online_rank.base.lock import locked
 from online_rank.base.reader import Reader, as_array, as_numbers, own_names
-from online_rank.base.undo import Undo
 from online_rank.preprocessing import StreamQuantileMap
 from online_rank.query import Block, SparseRows, require_finite, single, with_features
 from online_rank.query.forms import as_floats
-from online_rank.query.levels import Levels, is_level, read_documents
+from online_rank.query.levels import Levels, is_level, read_block
 from online_rank.rankers.perceptron import PerceptronRanker
 
 __all__ = ["CurvedRanker", "as_read", "cells_of", "n_curves", "room_for_rows"]
@@ -29,6 +30,8 @@ _MANY_NAMES, _FILLED = 50, 0.25
 _BENDS, _FARTHEST = curves.FIRST + curves.STEP * np.arange(curves.POINTS), 40.0
 #: The most values of a query that is kept after it was scored.
 _MOST_READ = 1 << 16
+#: How many texts of each feature had blanks around them. It is not state: trimmed texts are what is learned.
+_TRIMMED: "weakref.WeakKeyDictionary[Any, Counter[Hashable]]" = weakref.WeakKeyDictionary()
 
 
 def n_curves(ranker: Any) -> int:
@@ -39,8 +42,10 @@ def n_curves(ranker: Any) -> int:
 def levels_of(ranker: Any) -> Levels:
     """The levels of all categories that a ranker has met."""
     known: Levels | None = ranker._known_levels
-    if known is None or known.n_features != ranker._n_features:
-        names = () if ranker._columns is None else ranker._columns.names
+    columns = ranker._columns
+    names = () if columns is None else columns._names or columns.names
+    # Names are another tuple once they changed, also where a query that is refused had brought some.
+    if known is None or known.names is not names:
         known = ranker._known_levels = Levels(names, ranker.max_levels)
     return known
 
@@ -50,6 +55,19 @@ def _missing_everywhere(ranker: Any, m: int, _dtype: Any) -> np.ndarray:
     blank = np.full((m, ranker._n_features), np.nan)
     blank[:, levels_of(ranker).columns] = 0.0
     return blank
+
+
+def _note_trimmed(ranker: Any, trimmed: Counter[Hashable]) -> None:
+    """Count categories with blanks around them, and warn once."""
+    if ranker not in _TRIMMED:
+        _TRIMMED[ranker] = Counter()
+        name, n = trimmed.most_common(1)[0]
+        warnings.warn(
+            f"{type(ranker).__name__}: blanks around categories are trimmed, here of {name!r} in {n} documents, and counted "
+            "(attribute n_trimmed)",
+            stacklevel=2,
+        )
+    _TRIMMED[ranker].update(trimmed)
 
 
 class CurveReader(Reader):
@@ -74,18 +92,15 @@ class CurveReader(Reader):
             step._columns, step._n_features = linear._columns, linear._n_features
             return block
         if type(block.X) is list:
-            X, names = read_documents(block.X, block.ids, levels_of(step))
-            block = with_features(block, X, names)
+            trimmed: Counter[Hashable] = Counter()
+            block = read_block(block, levels_of(step), trimmed)
+            if trimmed:
+                _note_trimmed(step, trimmed)
         elif block.names is not None:
             levels_of(step).require_numbers(block.names)
         if isinstance(block.X, SparseRows):
             block = with_features(block, as_array(block.X, step), block.names)
         return super().align(step, block, grow)
-
-    def record(self, step: Any, log: list[Undo], block: Any = None) -> None:
-        """As for every reader; a query that is refused may have brought levels."""
-        super().record(step, log, block)
-        log.append(functools.partial(setattr, step, "_known_levels", None))
 
 
 class CurvedRanker(Ranker):
@@ -128,6 +143,18 @@ class CurvedRanker(Ranker):
         self._answers = self._drawn = self._known_levels = self._read = None
         return self
 
+    def _split_unknown(self, names: Sequence[Hashable]) -> tuple[list[Hashable], int]:
+        """The features among unknown names of columns, and how many of the names are levels of known categories."""
+        levels = levels_of(self)
+        own = [name for name in names if not (is_level(name) and levels.kind_of(name[0]))]  # type: ignore[index]
+        features = [name[0] if is_level(name) else name for name in own]  # type: ignore[index]
+        return [*dict.fromkeys(features)], len(names) - len(own)
+
+    @property
+    def n_trimmed(self) -> int:
+        """How many categories lost the blanks around them since the model was made or loaded, in what it ranked and learned."""
+        return sum(_TRIMMED.get(self, Counter()).values())
+
     @property
     @locked
     def has_curves(self) -> bool:
@@ -150,8 +177,7 @@ class CurvedRanker(Ranker):
             self._linear._require_values(as_numbers(block) if type(block.X) is list else block)
             return
         if type(block.X) is list:
-            X, names = read_documents(block.X, block.ids, levels_of(self))
-            block = with_features(block, X, names)
+            block = read_block(block, levels_of(self))
         if isinstance(block.X, SparseRows):
             require_finite(block)
             return
@@ -177,14 +203,13 @@ class CurvedRanker(Ranker):
     def _score(self, X: Any) -> np.ndarray:
         return self._score_queries(X, single(X.shape[0]))
 
-    def _head(self) -> Head:
+    def _head(self) -> Head | Layered:
         if self._linear is not None:
             return self._linear._head()
-        return Linear(np.ones(n_curves(self) * (2 if self.relative else 1)))
+        return Layered(tuple(self._layers()), Linear(np.ones(n_curves(self) * (2 if self.relative else 1))))
 
-    def _own_layers(self) -> Sequence[Layer]:
-        if self._linear is not None:
-            return ()
+    def _layers(self) -> Sequence[Layer]:
+        """The layers between features and the columns that are added up."""
         n, mapped, drawn, made = n_curves(self), self._mapped(), self._curves(), []
         for (values, scores), curve in zip(mapped.knots, drawn[:, 0], strict=True):
             bent, g = _bent(values, scores)

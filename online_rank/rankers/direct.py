@@ -1,6 +1,5 @@
 """The DirectRanker: a neural network that compares documents, learned one query at a time."""
 
-import copy
 import itertools
 import math
 from collections.abc import Hashable
@@ -135,7 +134,7 @@ class DirectRanker(Ranker):
     ) -> None:
         super().__init__()
         begin_to_average(self, half_life, n_counters=3)
-        self.hidden = copy.copy(hidden)
+        self.hidden = hidden
         self.activation = activation
         self.output = output
         self.surrogate = surrogate

@@ -99,7 +99,7 @@ class ExaminedRanker(NestedRanker):
         arguments.integer("k", k, 1)
         arguments.number("clip", clip, above=0.0, high=1.0)
         arguments.seed(seed)
-        self.examination = copy.copy(examination)
+        self.examination = examination
         self.k = k
         self.clip = clip
         self.seed = seed
@@ -136,7 +136,7 @@ class ExaminedRanker(NestedRanker):
 
     @property
     def _parts(self) -> list[Any]:
-        return self._wrapped if self._bias is None else [*self._wrapped, self._bias]
+        return [] if self._bias is None else [self._bias]
 
     def _learn_query(self, query: Block, row: np.ndarray) -> bool:
         if not isinstance(query.y, tuple):

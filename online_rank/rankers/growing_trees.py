@@ -323,15 +323,17 @@ class GrowingTrees(base.Base):
         window.arrange(self._bins, self._documents, self._queries, self._integers, bins, own, rows)
         self._bins, self._documents, self._queries = bins, own, rows
 
-    def record(self, log: list[Undo], n_documents: int | None, copied: bool) -> None:
+    def record(self, log: list[Undo], n_documents: int | None) -> None:
         """Add to a log what undoes learning a query of as many documents; None for any number of queries."""
-        if copied and n_documents is not None:
-            # Of the window, most of the state, a query changes only its own places.
-            room, head = self._bins.shape[1], int(self._integers[window.HEAD])
-            start = head if head + n_documents <= room else 0
-            places = slice(start, start + n_documents)
-            log.append(functools.partial(_put_places_back, self._bins, places, self._bins[:, places].copy()))
-        record_state(log, self, copied, frozenset({"_bins"}) if n_documents is not None else frozenset())
+        if n_documents is None:
+            record_state(log, self)
+            return
+        # Of the window, most of the state, a query changes only its own places.
+        room, head = self._bins.shape[1], int(self._integers[window.HEAD])
+        start = head if head + n_documents <= room else 0
+        places = slice(start, start + n_documents)
+        log.append(functools.partial(_put_places_back, self._bins, places, self._bins[:, places].copy()))
+        record_state(log, self, replaced=frozenset({"_bins"}))
 
 
 def _put_places_back(array: np.ndarray, places: slice, before: np.ndarray) -> None:

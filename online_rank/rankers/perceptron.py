@@ -12,7 +12,6 @@ from online_rank._kernels.codes import AVERAGED, CREDITS, MASSES, N_COUNTERS
 from online_rank._kernels.graded import judge_rankings
 from online_rank.arguments import choice, number
 from online_rank.base.anatomy import Abilities
-from online_rank.base.lock import locked
 from online_rank.base.rounds import Round
 from online_rank.base.schema import Array, Derived, Schema
 from online_rank.measures.learned import discounts, measure
@@ -177,16 +176,6 @@ class PerceptronRanker(LinearRanker):
     def _abilities(self) -> Abilities:
         # A norm cap may scale down all weights in every query.
         return Abilities(takes_sparse=self.norm_cap is None, takes_served=True)
-
-    @property
-    @locked
-    def served_weights(self) -> np.ndarray:
-        """The weights that serve rankings, float64 (d,), a copy: the average of those that learn, if the ranker averages."""
-        weights = super().served_weights
-        if self.signs is not None:
-            # An average kept for sparse queries is computed from sums, whose rounding may leave a 0 with the wrong sign.
-            clip(weights, *self._signed_columns())
-        return weights
 
     def _project(self, columns: np.ndarray, signs: np.ndarray) -> None:
         """Project the weights that one round has changed onto the cone of weights with these signs, and correct the average."""

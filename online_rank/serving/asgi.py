@@ -3,6 +3,7 @@
 import asyncio
 import re
 import time
+import types
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
 from typing import Any, NamedTuple
 
@@ -81,14 +82,14 @@ def is_local(headers: Iterable[tuple[bytes, bytes]]) -> bool:
 
     A page on another site can send any, so it is parsed in full.
     """
-    given = [value for name, value in headers if name == b"host"]
-    found = [_HOST.fullmatch(value) for value in given]
-    if len(given) > 1 or None in found:
-        raise Refused(400, "the header Host is not a host and the digits of a port, once (RFC 9110, section 7.2)")
-    return not found or found[0][1].lower() in _LOCAL  # type: ignore[index]
+    host: re.Match[bytes] | None = None
+    for name, value in headers:
+        if name == b"host" and (host is not None or (host := _HOST.fullmatch(value)) is None):
+            raise Refused(400, "the header Host is not a host and the digits of a port, once (RFC 9110, section 7.2)")
+    return host is None or host[1].lower() in _LOCAL
 
 
-class Exchange:
+class Exchange(Trace):
     """A request and its answer.
 
     Parameters
@@ -102,8 +103,6 @@ class Exchange:
         The path within the application.
     headers
         The headers of the request.
-    trace
-        What identifies it in errors and in the log.
     roles
         The roles of its client, once they are known.
     status
@@ -112,14 +111,15 @@ class Exchange:
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scope = scope
-        self.path = path_of(scope)
+        path: str = scope["path"]
+        self.path = path if not scope.get("root_path") else path_of(scope)
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
-        self.trace = Trace(self.headers)
         self.roles: frozenset[str] = frozenset()
         self.status = 0
         self.receive, self._send = receive, send
         arrival: Arrival = (scope.get("extensions") or {}).get(ARRIVAL) or (time.perf_counter(), None)
-        self._began, self._sent = arrival
+        #: When its first byte came, and a function that waits until its answer is sent.
+        self.began, self.sent = arrival
 
     async def body(self, most: int, seconds: float, kinds: Sequence[bytes] = (b"application/json",)) -> bytes:
         """The body of a POST request of one of these media types, within limits of bytes and seconds.
@@ -142,16 +142,30 @@ class Exchange:
             raise Refused(411, "the request must give its length: Content-Length")
         if int(length[:20]) > most:
             raise Refused(413, f"a request of more than {most} bytes")
+        coming: Any = self.receive()
+        message = None
+        if type(coming) is types.CoroutineType:
+            # What has come already is read without a timer.
+            try:
+                coming = _continued(coming, coming.send(None))
+            except StopIteration as done:
+                message = done.value
+                if (
+                    message["type"] == "http.request"
+                    and not message.get("more_body")
+                    and len(body := message.get("body", b"")) <= most
+                ):
+                    return body
         try:
             async with asyncio.timeout(seconds):
-                return await self._whole_body(most)
+                return await self._whole_body(most, await coming if message is None else message)
         except TimeoutError:
             raise Refused(408, f"the request's body took more than {seconds:g} seconds") from None
 
-    async def _whole_body(self, most: int) -> bytes:
+    async def _whole_body(self, most: int, message: Message) -> bytes:
+        """The body that begins with a message."""
         parts, size = [], 0
         while True:
-            message = await self.receive()
             if message["type"] == "http.disconnect":
                 raise ConnectionResetError
             parts.append(message.get("body", b""))
@@ -160,6 +174,7 @@ class Exchange:
                 raise Refused(413, f"a request of more than {most} bytes")
             if not message.get("more_body", False):
                 return parts[0] if len(parts) == 1 else b"".join(parts)
+            message = await self.receive()
 
     async def send(self, message: Message) -> None:
         """Send a part of the answer."""
@@ -170,16 +185,20 @@ class Exchange:
     async def answer(self, status: int, answer: dict[str, Any], more: Headers = ()) -> None:
         """Answer with JSON, and further headers. Errors get what identifies the request."""
         if status >= 400:
-            answer = {**answer, "request_id": self.trace.request_id}
-            more = (*more, (b"x-request-id", self.trace.request_id.encode()))
+            answer = {**answer, "request_id": self.request_id}
+            more = (*more, (b"x-request-id", self.request_id.encode()))
         body = msgspec.json.encode(answer)
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *more]
         self.status = status
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
         await self._send({"type": "http.response.body", "body": body})
 
-    async def seconds(self) -> float:
-        """How long it took from the first byte of the request to the last of the answer, which this waits for."""
-        if self._sent is not None:
-            await self._sent()
-        return time.perf_counter() - self._began
+
+@types.coroutine
+def _continued(coming: Any, waits_for: Any) -> Any:
+    """Continue a coroutine that has begun, and waits for something."""
+    try:
+        yield waits_for
+    except BaseException as error:
+        coming.throw(error)
+    return (yield from coming)

@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import contextvars
 import logging
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
 
 from online_rank.serving.durable import DurableService, is_fatal, is_for_room
 from online_rank.serving.protocol import Outcome
@@ -52,6 +54,8 @@ class GroupCommit:
         self._next_step, self._is_busy = 0.0, False
         self._called = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        #: Whether the task was cancelled while a thread was writing: it ends after that.
+        self._is_cancelled = False
         self._soon: asyncio.TimerHandle | None = None
         #: Why writing has stopped; None while all is well.
         self.failure: Exception | None = None
@@ -132,14 +136,28 @@ class GroupCommit:
         try:
             while self._outcomes or self._waiting or self._asking or self._steps is not None or self._durable.is_due:
                 await self._turn()
-                if self.full is not None:
+                if self.full is not None or self._is_cancelled:
                     break
                 await self._give_way()
         except Exception as error:
             # Any error: the waiting requests must get it.
             self._fail(error)
         finally:
-            self._task = None
+            self._task, was_cancelled, self._is_cancelled = None, self._is_cancelled, False
+            if was_cancelled and (self._outcomes or self._waiting or self._asking):
+                self._start()  # Another task continues, for whoever stops this service.
+
+    async def _in_thread(self, work: Callable[..., Any], *arguments: Any) -> Any:
+        """What `work` returns, done in a thread. Cancelling this task waits for its end: nobody else may write meanwhile."""
+        running = begun_in_thread(work, *arguments)
+        while not running.done():
+            try:
+                await asyncio.shield(running)
+            except asyncio.CancelledError:
+                self._is_cancelled = True
+            except Exception:
+                break
+        return running.result()
 
     async def _turn(self) -> None:
         """Write the changes so far, answer, and continue with a checkpoint; begin one if it is due or requested."""
@@ -150,7 +168,7 @@ class GroupCommit:
             self._begin_checkpoint()
         try:
             if outcomes or waiting:
-                await asyncio.to_thread(self._durable.append, outcomes, bool(waiting))
+                await self._in_thread(self._durable.append, outcomes, bool(waiting))
         except BaseException as error:
             self._waiting = waiting + self._waiting
             if not is_for_room(error):
@@ -165,7 +183,7 @@ class GroupCommit:
         steps = self._steps if self._seconds_to_step <= 0.0 else None
         if steps is not None or self._durable.is_untidy:
             try:
-                done = await asyncio.to_thread(self._between_commits, steps)
+                done = await self._in_thread(self._between_commits, steps)
             except Exception as error:
                 if is_fatal(error):
                     raise
@@ -232,6 +250,20 @@ class GroupCommit:
         waiting, self._waiting, self._asking, self._saving = self._waiting + self._asking + self._saving, [], [], []
         self._steps = None
         _settle(waiting, error)
+
+
+def begun_in_thread(work: Callable[..., Any], *arguments: Any) -> "asyncio.Future[Any]":
+    """Begin `work` in a thread; do it here and now if the process ends, and threads take no more work."""
+    loop, context = asyncio.get_running_loop(), contextvars.copy_context()
+    try:
+        return loop.run_in_executor(None, context.run, work, *arguments)
+    except RuntimeError:
+        done: asyncio.Future[Any] = loop.create_future()
+        try:
+            done.set_result(work(*arguments))
+        except Exception as error:
+            done.set_exception(error)
+        return done
 
 
 def _no_journal(error: Exception) -> CommitError:

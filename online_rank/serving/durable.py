@@ -2,19 +2,19 @@
 
 import errno
 import gc
-import json
 import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Annotated, Any, TypeGuard
+from typing import TypeGuard
 
 import msgspec
 
 from online_rank.base.undo import all_or_nothing
 from online_rank.serving.forgetting import Forgotten, forget
 from online_rank.serving.identity import go_on
-from online_rank.serving.messages import Forget, Id
+from online_rank.serving.journalled import change_of, id_in_journal, parsed, written
+from online_rank.serving.messages import Forget
 from online_rank.serving.outcomes import Outcome
 from online_rank.serving.protocol import RankingService
 from online_rank.serving.stored_times import set_back
@@ -22,7 +22,7 @@ from online_rank.storage.folder import CheckpointError
 from online_rank.storage.generations import taken
 from online_rank.storage.places import opened, saved_in
 from online_rank.storage.saved import Saved
-from online_rank.storage.store import Change, Generation, StateStore
+from online_rank.storage.store import Generation, StateStore
 
 _log = logging.getLogger("online_rank.serving")
 
@@ -32,12 +32,6 @@ _MOST_PATIENCE = 60.0
 
 #: Bits of the filter of learned ids: with 50,000 of them one in thirty unknown ids is looked up in vain.
 _BITS = 1 << 19
-
-#: The outcomes after which feedback on an id comes too late.
-_ENDS = ("learn", "teach", "close", "drop")
-
-#: What precedes the request of a waiting query in the journal: its id, its size, its time, its scores, the draw.
-_WAITING = msgspec.json.Decoder(tuple[Id, Annotated[int, msgspec.Meta(ge=0)], float | None, list[float], str | None])
 
 
 class DurableService:
@@ -89,6 +83,9 @@ class DurableService:
     >>> again.close()
     """
 
+    #: Whether changes are kept anywhere; if not, nothing has to be appended.
+    keeps = False
+
     def __init__(
         self,
         service: RankingService,
@@ -114,17 +111,13 @@ class DurableService:
         self._saved_at = service.n_changes
         self._patience, self._not_before = _PATIENCE, 0.0
         if store is not None:
+            self.keeps = True
             self.store = store if isinstance(store, StateStore) else opened(store)
             try:
                 self._recover(self.store, replace_model)
             except BaseException:
                 self.close()
                 raise
-
-    @property
-    def keeps(self) -> bool:
-        """Whether changes are kept anywhere; if not, nothing has to be appended."""
-        return self.store is not None
 
     @property
     def is_due(self) -> bool:
@@ -166,14 +159,20 @@ class DurableService:
         if self.store is None or not (happened or sync):
             return
         now, first = self._now, self.store.change + 1
-        self.store.append([_change(outcome, now) for outcome in happened], sync)
-        for outcome in happened:
+        changes, number, learned = [], 0, []
+        for place, outcome in enumerate(happened, first):
+            change = change_of(outcome, now)
+            changes.append(change)
+            if change.number is not None:
+                number = change.number
+            if change.learned is not None:
+                learned.append((outcome.fields[1], place))
+        self.store.append(changes, sync)
+        for outcome, change in zip(happened, changes, strict=True):
             self._gone += outcome.gone
-        numbers = [outcome.number for outcome in happened if outcome.number is not None]
-        learned = [(outcome.fields[1], change) for change, outcome in enumerate(happened, first) if _is_end(outcome)]
-        for query_id, _ in learned:
-            self._see(json.dumps(query_id))
-        self.service.stored(max(numbers, default=0), learned)
+            if change.learned is not None:
+                self._see(change.learned[0])
+        self.service.stored(number, learned)
 
     def save(self) -> None:
         """Write a checkpoint. All changes must have been appended. Raises OSError if it cannot be written."""
@@ -243,7 +242,7 @@ class DurableService:
         """
         with all_or_nothing(self.service) as changes:
             done = forget(self.service, wanted)
-            ids = [*map(json.dumps, wanted.ids or ())]
+            ids = [*map(id_in_journal, wanted.ids or ())]
             changes.include_entries(self._forgotten, ids)
             # Another thread may be writing: the list and the dictionary stay the same objects.
             self._forgotten.update(dict.fromkeys(ids, self.service.n_changes))
@@ -263,7 +262,7 @@ class DurableService:
             pending = self.service._pending
             rows = {number: (query_id, *pending._queries[query_id][1:3], *pending.get(query_id))
                     for query_id in ids if (number := pending.number(query_id)) is not None}  # fmt: skip
-            self.store.replace_queries({number: _query(row) for number, row in rows.items()})
+            self.store.replace_queries({number: written(row) for number, row in rows.items()})
         self.save()
         return n
 
@@ -301,7 +300,7 @@ class DurableService:
             self._began -= store.saved.latest
             if changed:
                 self.save()
-        self.service.keep_in_store(lambda number: tuple(_parsed(store.query(number))[3:]), self._find_learned)
+        self.service.keep_in_store(lambda number: tuple(parsed(store.query(number))[3:]), self._find_learned)
 
     @property
     def _now(self) -> float:
@@ -310,9 +309,10 @@ class DurableService:
 
     def _find_learned(self, query_id: str | int) -> int | None:
         """The digest of the feedback from which a query was learned; None if that is unknown, forgotten or too long ago."""
-        text = json.dumps(query_id)
-        if not all(self._seen[place >> 3] >> (place & 7) & 1 for place in _places(text)):
-            return None
+        text = id_in_journal(query_id)
+        for place in _places(text):
+            if not self._seen[place >> 3] >> (place & 7) & 1:
+                return None
         found = None if self.store is None else self.store.learned(text)
         if found is None or found[0] <= self._forgotten.get(text, 0) or found[2] < self._now - self._remember:
             return None
@@ -364,12 +364,12 @@ def _restored(saved: Saved, store: str, see: Callable[[str], None] = lambda _: N
         try:
             # Collecting garbage would find nothing and take longer than parsing.
             gc.disable()
-            service.restore({number: _parsed(content) for number, content in saved.waiting()})
+            service.restore({number: parsed(content) for number, content in saved.waiting()})
         finally:
             go_on()
         for outcome, number, content in saved.since():
             fields, _, feedback = outcome.partition(b"\n")
-            service.replay(msgspec.json.decode(fields), number, () if content is None else _parsed(content), feedback)
+            service.replay(msgspec.json.decode(fields), number, () if content is None else parsed(content), feedback)
         service.require_free(saved.queries())
     except CheckpointError:
         raise
@@ -382,36 +382,6 @@ def _restored(saved: Saved, store: str, see: Callable[[str], None] = lambda _: N
         if change > saved.start:
             stored[text] = change, digest
     for query_id, row in service.take_learned().items():
-        if stored.get(json.dumps(query_id)) != row:
+        if stored.get(id_in_journal(query_id)) != row:
             raise CheckpointError(f"{store}: the id learned by change {row[0]} is missing or damaged")
     return service
-
-
-def _is_end(outcome: Outcome) -> bool:
-    """Whether feedback on a query comes too late after this."""
-    return outcome.fields[0] in _ENDS
-
-
-def _change(outcome: Outcome, now: float) -> Change:
-    """The change of a request, in the form of the journal."""
-    fields = json.dumps(outcome.fields).encode()
-    learned, query = (json.dumps(outcome.fields[1]), outcome.digest, now) if _is_end(outcome) else None, b""
-    if outcome.number is not None:
-        query = _query(outcome.waiting)
-    return Change(fields + b"\n" + outcome.feedback, outcome.number, query, learned)
-
-
-def _query(waiting: tuple[Any, ...]) -> bytes:
-    """A waiting query, in the form of the journal."""
-    query_id, size, at, text, scores, drawn = waiting
-    return json.dumps((query_id, size, at, scores, drawn)).encode() + b"\n" + str(text).encode()
-
-
-def _parsed(query: bytes) -> tuple[Any, ...]:
-    """A waiting query, in the form of an outcome. Raises ValueError for anything else."""
-    head, _, text = query.partition(b"\n")
-    try:
-        query_id, size, at, scores, drawn = _WAITING.decode(head)
-    except msgspec.MsgspecError as error:
-        raise ValueError(f"a query that waits has an id, a size, a time or none, scores, and a draw or none: {error}") from None
-    return query_id, size, at, text.decode(), scores, drawn

@@ -14,7 +14,7 @@ from online_rank.serving import ranking, windows
 from online_rank.serving.messages import Elsewhere, Rank
 from online_rank.serving.outcomes import Outcome, Reply
 from online_rank.serving.protocol import RankingService
-from online_rank.serving.queries import query_of, remembering
+from online_rank.serving.queries import query_of
 from online_rank.serving.reading import read, remembered_in, request_of, text_of
 
 _DECODER = msgspec.json.Decoder(list[Elsewhere])
@@ -55,7 +55,7 @@ def _text(request: msgspec.Raw) -> str:
 
 def _taken(service: RankingService, message: Elsewhere, asked: Rank, text: str) -> Reply:
     own, now = service._times(None if message.ts is UNSET else message.ts, None)
-    query, text = _remembering(service, query_of(service, asked, n_bytes=len(text)), text, own)
+    query, text = _remembering(service, query_of(service.needs, asked, n_bytes=len(text)), text, own)
     ids, scores = query.ids or (), message.scores
     if len(scores) != query.n_documents or not all(map(math.isfinite, scores)):
         raise ValueError(f"scores must be {query.n_documents} finite numbers, in the order of the documents")
@@ -77,7 +77,7 @@ def _taken(service: RankingService, message: Elsewhere, asked: Rank, text: str) 
 def _remembering(service: RankingService, query: Block, text: str, at: float) -> tuple[Block, str]:
     """A query with what waits with it where models remember, as it came or else as it is here, and its text."""
     given = remembered_in(text)
-    here = ranking.scored(service, query, at)[0] if remembering(service, query, at).remembered is not None else query
+    here = ranking.scored(service, query, at)[0] if service.needs.remembers else query
     if given is None or here.remembered is None:
         return here, text_of(request_of(text), here.remembered)
     sizes = {name: len(values) for name, values in here.remembered.items()}

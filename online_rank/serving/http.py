@@ -17,21 +17,17 @@ the JSON lines of `online-rank stream`; `/rank` and `/learn` take all kinds.
 """
 
 import asyncio
-import collections
 import functools
-import html
-import importlib.resources
-import json
 import logging
 import math
+import time
 import urllib.parse
-import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager, nullcontext
 from typing import Any
 
 from starlette.datastructures import QueryParams
-from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Router
 
 from online_rank import arguments
@@ -39,24 +35,18 @@ from online_rank.base import abilities_of
 from online_rank.serving import curves, replacing
 from online_rank.serving.asgi import Exchange, Headers, Limits, Receive, Refused, Scope, Send, is_local
 from online_rank.serving.messages import BINARY
-from online_rank.serving.metrics import Figures
+from online_rank.serving.metrics import MOST_UNCOUNTED, Figures
 from online_rank.serving.models import KeyRefused, Models
 from online_rank.serving.openapi import OPEN_TO_ALL, description, description_page
+from online_rank.serving.pages import PAGE_HEADERS, OpenPages, Parts, cut, page_of
 from online_rank.serving.protocol import RankingService
 from online_rank.serving.served import Answer, ServedModel
 from online_rank.serving.tokens import ROLES, Tokens, kinds_of
+from online_rank.serving.trace import CURRENT
 from online_rank.serving.workers import OnlyWorker
 
 _log = logging.getLogger("online_rank.serving")
 
-#: Allows only the page itself, and the server it came from.
-_PAGE_HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; "
-    "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-store",
-}
 #: Paths that take queries, and the media types of their bodies.
 _OF_QUERIES, _QUERY = ("/rank", "/learn", "/explain"), (b"application/json", BINARY.encode())
 #: What else is posted.
@@ -69,10 +59,7 @@ _CHANGES: dict[str, Callable[[ServedModel, bytes], Awaitable[Answer]]] = {
 _POSTED = (*_OF_QUERIES, *_CHANGES)
 #: The roles that may send requests to a path; others need admin.
 _ROLES = {"/rank": ROLES, "/learn": ROLES, "/explain": ("rank", "admin")}
-_ALL_ROLES = frozenset(ROLES)
 _READING = ("GET", "HEAD")
-#: Bytes of a file that are sent at a time.
-_A_PART = 1 << 18
 _REMEDY_OF_TIMES = "stored times lie ahead of the clock: if the clock is right, stop the server and run online-rank repair DIR"
 
 
@@ -129,12 +116,11 @@ class RankingApp:
         #: Whether somebody lets time pass, or the log says that nobody does.
         self._is_attended = False
         self._worker = OnlyWorker()
-        self._n_streams = 0
         self._n_files = 0
-        #: Requests being answered, by key.
-        self._running: collections.Counter[str | None] = collections.Counter()
-        self._snapshots: weakref.WeakKeyDictionary[ServedModel, tuple[int, str]] = weakref.WeakKeyDictionary()
-        self._page = _page(key)
+        #: Requests being answered, by key, and in all.
+        self._running: dict[str | None, int] = {}
+        self._n_running = 0
+        self._page, self._pages = page_of(key), OpenPages()
         self._routes: dict[str, Callable[[Exchange], Awaitable[Answer | Response]]] = {
             "/": self._get_page,
             "/stats": self._get_stats,
@@ -192,23 +178,28 @@ class RankingApp:
             return
         if not self._is_attended:
             self._say_that_time_stands()
-        exchange = Exchange(scope, receive, send)
+        exchange, figures = Exchange(scope, receive, send), self.figures
+        CURRENT.set(exchange)
         # An open page is a request without end.
         is_counted = exchange.path != "/events"
-        with exchange.trace:
-            self.figures.n_in_flight += is_counted
-            try:
-                await self._serve(exchange)
-                seconds = await exchange.seconds()
-            except ConnectionResetError:
-                return
-            finally:
-                self.figures.n_in_flight -= is_counted
+        figures.n_in_flight += is_counted
+        try:
+            await self._serve(exchange)
+            if exchange.sent is not None:
+                await exchange.sent()
+            seconds = time.perf_counter() - exchange.began
             if exchange.status:  # Its client has waited for an answer.
-                self.figures.answered(exchange.path, exchange.status, seconds)
+                figures.requests.append((exchange.path, exchange.status, seconds))
+                if len(figures.requests) >= MOST_UNCOUNTED:
+                    figures.count()
             if _log.isEnabledFor(logging.DEBUG):
                 path = urllib.parse.quote(exchange.path)
                 _log.debug("%s %s: %d after %.1f ms", scope["method"], path, exchange.status, 1e3 * seconds)
+        except ConnectionResetError:
+            return
+        finally:
+            figures.n_in_flight -= is_counted
+            exchange.is_answered = True
 
     async def _serve(self, exchange: Exchange) -> None:
         """Answer a request. Raises ConnectionResetError if the client leaves before it is complete."""
@@ -247,21 +238,19 @@ class RankingApp:
         if not is_local(exchange.scope["headers"]) and self._local_only:
             raise Refused(421, "this server answers to localhost only; start it with --host to be reached by name")
         path = exchange.path
-        if path in OPEN_TO_ALL:
+        if self._tokens is None or path in OPEN_TO_ALL:
             return
-        roles, needed = self._roles(exchange), _ROLES.get(path, ("admin",))
+        roles, needed = self._roles(exchange, self._tokens), _ROLES.get(path, ("admin",))
         exchange.roles = roles
         if not roles:
             raise Refused(401, "send the token: Authorization: Bearer TOKEN", ((b"www-authenticate", b"Bearer"),))
         if roles.isdisjoint(needed):
             raise Refused(403, f"this token has the role {', '.join(sorted(roles))}; {path} needs {' or '.join(needed)}")
 
-    def _roles(self, exchange: Exchange) -> frozenset[str]:
-        """The roles of a client; none if it has no token, and needs one."""
-        if self._tokens is None:
-            return _ALL_ROLES
+    def _roles(self, exchange: Exchange, tokens: Tokens) -> frozenset[str]:
+        """The roles of a client; none if it has no token."""
         given = exchange.headers.get(b"authorization", b"")
-        return self._tokens.roles_of(given.removeprefix(b"Bearer ")) if given.startswith(b"Bearer ") else frozenset()
+        return tokens.roles_of(given.removeprefix(b"Bearer ")) if given.startswith(b"Bearer ") else frozenset()
 
     async def _get(self, exchange: Exchange) -> Answer | Response:
         """Answer what is not posted."""
@@ -276,26 +265,32 @@ class RankingApp:
 
     async def _post(self, exchange: Exchange) -> Answer:
         """Answer what is posted, if there is a place for it."""
-        key = self._key_of(exchange)
-        is_of_file = exchange.path in ("/model", "/model/rollback")
-        self._running[key] += 1
+        path, limits, key = exchange.path, self.limits, None if self._key is None else self._key_of(exchange)
+        running = self._running[key] = self._running.get(key, 0) + 1
+        self._n_running += 1
         try:
-            self._require_place(key)
-            with self._place_of_file() if is_of_file else nullcontext():
+            if self._n_running > limits.requests or (self._key is not None and running > limits.requests - self._n_running + 1):
+                raise self._no_place(running)
+            if path == "/rank" or path == "/learn":
+                body = await exchange.body(limits.body, limits.seconds, _QUERY)
+                kinds, single = None if self._tokens is None else kinds_of(exchange.roles), self.models.single
+                return await (self.models.answer(key, body, kinds) if single is None else single.answer(body, kinds))
+            with self._place_of_file() if path in ("/model", "/model/rollback") else nullcontext():
                 return await self._answer(exchange, key)
         finally:
+            self._n_running -= 1
             self._running[key] -= 1
             if not self._running[key]:
                 del self._running[key]
 
-    def _require_place(self, key: str | None) -> None:
-        """Raise Refused if too many requests are being answered, at all or of a key."""
-        free = self.limits.requests - self._running.total()
-        if free < 0:
-            raise Refused(503, f"{self.limits.requests} requests are being answered already")
-        # One key alone gets half of the places, each of two a third, and so on: there is always room for another one.
-        if self._key is not None and self._running[key] > free + 1:
-            raise Refused(503, f"query parameter {self._key}: {self._running[key] - 1} of its requests are under way")
+    def _no_place(self, running: int) -> Refused:
+        """The answer to a request if too many are being answered, at all or of its key.
+
+        One key alone gets half of the places, each of two a third, and so on: there is always room for another one.
+        """
+        if self._n_running > self.limits.requests:
+            return Refused(503, f"{self.limits.requests} requests are being answered already")
+        return Refused(503, f"query parameter {self._key}: {running - 1} of its requests are under way")
 
     async def _answer(self, exchange: Exchange, key: str | None) -> Answer:
         limits, path = self.limits, exchange.path
@@ -305,8 +300,6 @@ class RankingApp:
             body = await exchange.body(limits.body, limits.seconds, _QUERY)
         else:
             body = await exchange.body(limits.body, limits.seconds)
-        if path in ("/rank", "/learn"):
-            return await self.models.answer(key, body, kinds_of(exchange.roles))
         model = await self._model(exchange)
         if path == "/explain":
             return model.explain(body)
@@ -336,7 +329,7 @@ class RankingApp:
         return await self.models.get(self._key_of(exchange), may_make=False)
 
     async def _get_page(self, exchange: Exchange) -> Response:
-        return HTMLResponse(self._page, headers=_PAGE_HEADERS)
+        return HTMLResponse(self._page, headers=PAGE_HEADERS)
 
     async def _get_stats(self, exchange: Exchange) -> Answer:
         return 200, (await self._model(exchange)).figures()
@@ -356,7 +349,7 @@ class RankingApp:
             place.enter_context(self._place_of_file())
             content = model.model_file()
             headers["Content-Length"] = str(len(content))
-            return _Parts(_cut(content), "application/octet-stream", headers, place.pop_all().close, self._seconds_for_a_file)
+            return Parts(cut(content), "application/octet-stream", headers, place.pop_all().close, self._seconds_for_a_file)
 
     async def _delete_model(self, exchange: Exchange) -> Answer:
         if self._key is None:
@@ -366,41 +359,7 @@ class RankingApp:
 
     async def _get_events(self, exchange: Exchange) -> Response:
         await self._model(exchange)
-        if self._n_streams >= self.limits.streams:
-            raise Refused(503, f"{self._n_streams} pages are open already")
-        self._n_streams += 1
-        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        return _Parts(self._events(self._key_of(exchange)), "text/event-stream", headers, self._end_of_stream)
-
-    def _end_of_stream(self) -> None:
-        self._n_streams -= 1
-
-    async def _events(self, key: str | None) -> AsyncIterator[str]:
-        """A snapshot per second while something happens, and comments in between, so that a closed page is noticed."""
-        last, quiet = None, 0
-        try:
-            while not self._stopping.is_set():
-                model = await self.models.get(key, may_make=False)
-                version = (id(model), model.monitor.version)
-                quiet += 1
-                if version != last:
-                    yield f"data: {self._snapshot(model)}\n\n"
-                    last, quiet = version, 0
-                elif quiet % 15 == 0:
-                    yield ": still here\n\n"
-                try:
-                    await asyncio.wait_for(self._stopping.wait(), 1.0)
-                except TimeoutError:
-                    continue
-        except KeyRefused:
-            return
-
-    def _snapshot(self, model: ServedModel) -> str:
-        """The data that pages show of a model, computed once for all of them."""
-        kept = self._snapshots.get(model)
-        if kept is None or kept[0] != model.monitor.version:
-            kept = self._snapshots[model] = (model.monitor.version, json.dumps(model.snapshot()))
-        return kept[1]
+        return self._pages.events(self.models, self._key_of(exchange), self._stopping, self.limits.streams)
 
     async def _get_metrics(self, exchange: Exchange) -> Response:
         return PlainTextResponse(self.figures.text(), media_type=self.figures.content_type)
@@ -426,49 +385,13 @@ class RankingApp:
         return 200, self._description
 
     async def _get_docs(self, exchange: Exchange) -> Response:
-        return HTMLResponse(description_page(self._description), headers=_PAGE_HEADERS)
-
-
-class _Parts(StreamingResponse):
-    """An answer in parts, for at most `seconds`; `ended` is called when it ends, even before it has begun."""
-
-    def __init__(
-        self,
-        parts: AsyncIterator[Any],
-        kind: str,
-        headers: dict[str, str],
-        ended: Callable[[], None],
-        seconds: float | None = None,
-    ) -> None:
-        super().__init__(parts, media_type=kind, headers=headers)
-        self._ended, self._seconds = ended, seconds
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        try:
-            async with asyncio.timeout(self._seconds):
-                await super().__call__(scope, receive, send)
-        except TimeoutError:
-            pass  # The server closes the connection, since the answer is not complete.
-        finally:
-            self._ended()
-
-
-async def _cut(content: bytes) -> AsyncIterator[bytes]:
-    """The parts of a file."""
-    for first in range(0, len(content), _A_PART):
-        yield content[first : first + _A_PART]
+        return HTMLResponse(description_page(self._description), headers=PAGE_HEADERS)
 
 
 def _types_of_features(service: RankingService) -> tuple[str, ...]:
     """The JSON types of features that a service takes."""
     texts = ("string", "array") if abilities_of(service.model).takes_documents else ()
     return ("number", "boolean", *texts, "null")
-
-
-def _page(key: str | None) -> str:
-    """The page, with the name of the query parameter that it must send."""
-    page = importlib.resources.files("online_rank.serving").joinpath("page.html").read_text("utf-8")
-    return page if key is None else page.replace("<html ", f'<html data-key="{html.escape(key)}" ', 1)
 
 
 def _status(is_well: bool, more: dict[str, Any] | None = None) -> Answer:

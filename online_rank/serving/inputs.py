@@ -106,7 +106,8 @@ class InputWatch:
         self.n_queries = self.n_with_unknown = self.n_with_missing = 0
         self._documents = documents
         self._clock = clock
-        self._looked_at = -math.inf
+        #: From when on the next query is to be looked at, by the clock.
+        self.looks_from = -math.inf
         #: None for too many to know them.
         self._known: set[str] | None = set()
         #: What the model needs, the most important first.
@@ -126,6 +127,7 @@ class InputWatch:
     def serve(self, model: Any) -> None:
         """Know the features of a model, and expect those that it needs, in place of the features of the model before."""
         steps = [] if model is None else serving_steps(model)
+        self._steps = [step for step in steps if hasattr(step, "n_unknown")]
         names = next((names for step in steps if (names := getattr(step, "feature_names", None)) is not None), ())
         if self._known is not None:
             self._known |= {name for name in names if isinstance(name, str)}
@@ -137,16 +139,9 @@ class InputWatch:
         """Whether the reference is complete."""
         return bool(self._edges)
 
-    def is_due(self) -> bool:
-        """Whether the next query is to be looked at."""
-        now = self._clock()
-        if now - self._looked_at < _SECONDS_BETWEEN:
-            return False
-        self._looked_at = now
-        return True
-
     def look(self, documents: Mapping[str, dict[str, Any]]) -> bool:
         """Look at some documents of a query. Returns whether the reference has just become complete."""
+        self.looks_from = self._clock() + _SECONDS_BETWEEN
         names = [*documents][:: max(1, len(documents) // _DOCUMENTS)][:_DOCUMENTS]
         chosen = [documents[name] for name in names]
         if not chosen:
@@ -180,7 +175,10 @@ class InputWatch:
         return self.has_reference
 
     def figures(self) -> dict[str, Any]:
-        """What was found, for JSON: the names that are unknown or missing most often, and the features that drifted most."""
+        """What was found, for JSON: the names that are unknown or missing most often, and the features that drifted most.
+
+        Unknown levels, and categories that lost the blanks around them, are counts of the model over all of its queries.
+        """
         index = self.drift()
         most = sorted(index, key=index.__getitem__, reverse=True)[:_SHOWN]
         return {
@@ -188,6 +186,8 @@ class InputWatch:
             "with_unknown": self.n_with_unknown,
             "with_missing": self.n_with_missing,
             "unknown": dict(self._unknown.most_common(_SHOWN)),
+            "unknown_levels": max((step.n_unknown.levels for step in self._steps), default=0),
+            "trimmed": max((getattr(step, "n_trimmed", 0) for step in self._steps), default=0),
             "missing": dict(self._missing.most_common(_SHOWN)),
             "reference": int(self._reference[0].sum()) if self.has_reference else None,
             "drift": {name: round(index[name], 4) for name in most},

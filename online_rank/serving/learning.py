@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -10,51 +10,74 @@ from online_rank.base import abilities_of, learn_within, ranker_of, steps_of
 from online_rank.base.growth import growth_limited
 from online_rank.base.undo import all_or_nothing
 from online_rank.feedback import Clicks, Impression
-from online_rank.intervals import LossInterval
-from online_rank.intervals.losses import served_loss, served_losses
+from online_rank.intervals.losses import add_losses, served_loss, served_losses
 from online_rank.limits import CELLS_A_BYTE, MAX_GROWTH
-from online_rank.measures.learned import as_scores
-from online_rank.metrics.base import running_means
 from online_rank.preprocessing.history import AT, PLACES
 from online_rank.query import Block, as_grades
 from online_rank.query.blocks import with_feedback
 from online_rank.serving import messages
 from online_rank.serving.challenge import drafted_by_challenge, seen_by
+from online_rank.serving.kinds.clicks import NOT_CLICKS
 from online_rank.serving.outcomes import Outcome, Reply, UnknownQuery
-from online_rank.serving.queries import arranged, as_served, drawn_as, query_of
-from online_rank.serving.reading import NO_EVIDENCE, Evidence, digest_of, displayed_in, feedback_of, read, request_of
-from online_rank.serving.requirements import require_few_pairs, require_known
+from online_rank.serving.queries import arranged, as_served, drawn_as, query_of, require_few_pairs, require_known
+from online_rank.serving.reading import NO_EVIDENCE, Evidence, digest_of, read, request_of
 from online_rank.serving.service_state import ServiceState
-from online_rank.serving.waiting import asked_as
+from online_rank.serving.waiting import MARK, asked_as
 
-NOT_CLICKS = "this service learns from grades: its ranker draws no rankings that clicks could be learned from"
+#: Rankings with grades that the metric takes at once; until then they wait.
+_MOST_UNMEASURED = 64
+
+
+class Due(NamedTuple):
+    """A query that waited, and is to be learned.
+
+    Attributes
+    ----------
+    query_id
+        The id under which it waited.
+    query
+        The query, as it was ranked.
+    text, scores, drawn
+        Its request, its scores, and the list that was drawn for it, or None.
+    outcome
+        What the journal will say of it.
+    at
+        The time at which it is learned, if the model asks for one.
+    """
+
+    query_id: Any
+    query: Block
+    text: str
+    scores: list[float]
+    drawn: str | None
+    outcome: Outcome
+    at: float | None
 
 
 def learn(
-    state: ServiceState,
-    message: messages.Grades | messages.Clicks,
-    request: bytes,
-    at: float | None,
-    evidence: Evidence = NO_EVIDENCE,
+    state: ServiceState, message: messages.Feedback, request: bytes, at: float | None, evidence: Evidence = NO_EVIDENCE
 ) -> Reply:
     """Learn a query from the first feedback that comes for it, at a time, if the model asks for one. Raises ValueError."""
-    feedback, ungraded = feedback_of(message)
-    displayed = displayed_in(message)
-    query_id, digest = state.meant(message.id, () if displayed else feedback), digest_of(message)
+    feedback, ungraded = message.feedback()
+    displayed = message.as_displayed() if message.may_display else None
+    query_id, digest = (
+        state._pending.meant(message.id, () if displayed else feedback, state.known_documents),
+        digest_of(message),
+    )
     if (before := state.learned_as(query_id)) is not None:
         return _came_again(state, query_id, before, digest)
-    number = state._pending.number(query_id)
-    if number is None:
+    found = state._pending._queries.get(query_id)
+    if found is None:
         raise UnknownQuery(
             "no query is waiting under this id: it was never ranked, or dropped since (see stats: evicted, expired)"
         )
+    number = found[0]
     outcome = Outcome(("learn", query_id, number, at, evidence.day), feedback=request, gone=(number,), digest=digest)
-    if state.is_limited(evidence):
+    if evidence.keys and state.is_limited(evidence):
         answer = {"id": message.id, "learned": False, "limited": True}
         return forget_query(state, query_id, "limited", Reply(answer, outcome, learned=True), digest)
-    is_clicks = isinstance(message, messages.Clicks)
     return learn_waiting(
-        state, query_id, feedback, ungraded, outcome, at, is_clicks=is_clicks, displayed=displayed, evidence=evidence
+        state, query_id, feedback, ungraded, outcome, at, is_clicks=message.is_clicks, displayed=displayed, evidence=evidence
     )
 
 
@@ -63,8 +86,8 @@ def teach(state: ServiceState, message: messages.Teach, request: bytes, at: floa
     query_id, digest = message.id, digest_of(message)
     if (before := state.learned_as(query_id)) is not None:
         return _came_again(state, query_id, before, digest)
-    grades, ungraded = feedback_of(message)
-    query = query_of(state, message, grades if ungraded == "skip" else None, n_bytes=n_bytes)
+    grades, ungraded = message.feedback()
+    query = query_of(state.needs, message, grades if ungraded == "skip" else None, n_bytes=n_bytes)
     if n_bytes is not None and state.draws:
         require_few_pairs(query, n_bytes)
     _, y = _graded(grades, ungraded, query)
@@ -96,39 +119,38 @@ def learn_waiting(
 
     `displayed` are its documents as the client displayed them, if it says so. The evidence counts if the query goes.
     """
-    number, waiting = state._pending.number(query_id) or 0, state._pending.get(query_id)
-    query = state.block_of(number, waiting[0])
-    if query.remembered is not None and (asked_at := state._pending.time(query_id)) is not None:
+    number, _, asked_at, waiting = state._pending._queries[query_id]
+    if waiting is None:
+        waiting = state._pending.get(query_id)
+    query = state._read.get(number) or state.block_of(number, waiting[0])
+    if query.remembered is not None and asked_at is not None:
         # It may have been set back (`stored_times`).
         query = query._replace(remembered=query.remembered | {AT: [asked_at]})
     if is_clicks and waiting[2] is None:
         raise ValueError(NOT_CLICKS)
+    if len(state._unmeasured) >= _MOST_UNMEASURED:
+        state.measure_served()
+    text, scores, drawn = waiting
+    due = Due(query_id, query, text, scores, drawn, outcome, at)
     with _changing(state, query) as changes:
-        state.count_evidence(changes, evidence, len(feedback))
+        if evidence.keys:
+            state.count_evidence(changes, evidence, len(feedback))
         if is_clicks:
-            counted, reply = _learn_clicks(state, changes, query_id, query, waiting, feedback, displayed, outcome, at)
+            counted, reply = _learn_clicks(state, changes, due, feedback, displayed)
         else:
-            counted, reply = "learned", _learn_grades(state, changes, query_id, query, waiting, feedback, ungraded, outcome, at)
+            counted, reply = "learned", _learn_grades(state, changes, due, feedback, ungraded)
         if reply.feedback is not None:
-            state._longest_delay = max(state._longest_delay, len(state._pending) - 1)
+            state._longest_delay = max(state._longest_delay, len(state._pending._queries) - 1)
         state.end(changes, query_id, outcome.digest, counted)
     return reply
 
 
 def _learn_clicks(
-    state: ServiceState,
-    changes: all_or_nothing,
-    query_id: Any,
-    query: Block,
-    waiting: tuple[str, list[float], str],
-    clicked: Any,
-    displayed: Sequence[Any] | None,
-    outcome: Outcome,
-    at: float | None,
+    state: ServiceState, changes: all_or_nothing, due: Due, clicked: Any, displayed: Sequence[Any] | None
 ) -> tuple[str, Reply]:
     """Learn from clicks on the list that was drawn or displayed, if it says something. Returns as what it counts, too."""
-    text, _, drawn = waiting
-    shown = drawn_as(drawn)
+    query_id, query, text, _, drawn, outcome, at = due
+    shown = drawn_as(drawn or "")
     changed = displayed is not None and tuple(displayed) != shown.page
     if displayed is not None and changed:
         require_known(displayed, query.ids or ())
@@ -151,40 +173,32 @@ def _learn_clicks(
     return "learned", Reply(answer, outcome, True, None, y)
 
 
-def _learn_grades(
-    state: ServiceState,
-    changes: all_or_nothing,
-    query_id: Any,
-    query: Block,
-    waiting: tuple[str, list[float], str | None],
-    grades: Any,
-    ungraded: Any,
-    outcome: Outcome,
-    at: float | None,
-) -> Reply:
+def _learn_grades(state: ServiceState, changes: all_or_nothing, due: Due, grades: Any, ungraded: Any) -> Reply:
     """Learn from grades, and add up the loss of the ranking that was served."""
-    text, scores, drawn = waiting
+    query_id, query, text, scores, drawn, outcome, at = due
     if drawn:
         require_few_pairs(query, len(text))
         served = arranged(read(request_of(text)), dict(zip(query.ids or (), scores, strict=True)), drawn_as(drawn))
         scores = as_served(query.ids, served["ranking"])
-    query = _placed(query, scores)
+    if query.remembered is not None:
+        query = _placed(query, scores)
     if ungraded == "skip":
         of_all = dict(zip(query.ids or (), scores, strict=True))
-        query = _part_of(query, query_of(state, read(request_of(text)), grades))
+        query = _part_of(query, query_of(state.needs, read(request_of(text)), grades))
         scores = [of_all[name] for name in query.ids or ()]
     grades, y = _graded(grades, ungraded, query)
-    by = as_scores(scores)
-    running_means(state._metric, by, y, query.offsets, [1])
+    by = np.array(scores)
     lost = served_losses(state._target, by, y, query.offsets).item() if len(y) else math.nan
-    loss, account = None if math.isnan(lost) else lost, LossInterval(state._served)
+    loss, account = None if math.isnan(lost) else lost, state._served
     if loss is not None:
-        account.update(loss)
+        account = account.copy()
+        add_losses(account, (loss,))
     _learn_once(state, query, y, by if state.learn_served else None, at, changes, len(text))
-    state._served = account.sums
-    answer = {"id": asked_as(query_id), "learned": True, "loss": loss or 0.0}
+    state._served, state._unmeasured = account, [*state._unmeasured, (scores, y.tolist())]
+    asked = asked_as(query_id) if type(query_id) is str and query_id.startswith(MARK) else query_id
+    answer = {"id": asked, "learned": True, "loss": loss or 0.0}
     known: Any = dict(zip(query.ids or (), scores, strict=True))
-    return Reply(answer, outcome, True, None, grades, known, loss)
+    return Reply(answer, outcome, True, None, grades, known, loss, account)
 
 
 def _graded(grades: dict[Any, Any], ungraded: Any, query: Block) -> tuple[dict[Any, Any], np.ndarray]:
@@ -215,10 +229,8 @@ def _count_impression(state: ServiceState, query: Block, y: Clicks, at: float | 
 
 def _placed(query: Block, scores: Sequence[float]) -> Block:
     """A query to learn from grades, with the places at which its documents were served."""
-    if query.remembered is None:
-        return query
     places = np.argsort(np.argsort(-np.array(scores), kind="stable"))
-    return query._replace(remembered=query.remembered | {PLACES: places.tolist()})
+    return query._replace(remembered=(query.remembered or {}) | {PLACES: places.tolist()})
 
 
 def _part_of(query: Block, part: Block) -> Block:
@@ -255,7 +267,8 @@ def _came_again(state: ServiceState, query_id: Any, before: int, digest: int) ->
 
 def _changing(state: ServiceState, query: Block) -> all_or_nothing:
     """Undo what learning a query changes, unless the request is answered."""
-    changes = all_or_nothing(state, state._metric, goes_on=True)
+    changes = all_or_nothing(goes_on=True)
+    state._record(changes.log)
     if state.challenge is not None:
         changes.include(state.challenge.model, query)
     return changes
@@ -281,7 +294,9 @@ def _learn_once(
     within = growth_limited(MAX_GROWTH + CELLS_A_BYTE * n_bytes)
     if not drafted:
         learned = with_feedback(query, (y,) if clicked else y, served=served)
-        within.run(learn_within, state.model, _at_time(state.model, learned, at), changes)
+        if at is not None or learned.context is not None:
+            learned = _at_time(state.model, learned, at)
+        within.run(learn_within, state.model, learned, changes)
     if challenge is not None and drafted:
         challenge.count(y)
     elif challenge is not None:

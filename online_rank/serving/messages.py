@@ -1,10 +1,11 @@
 """The messages of the protocol. Each is one type, from which decoding, its checks, the description and the guide follow.
 
-A request is of the kind whose fields it has (`online_rank.serving.reading`). Answers are dicts of the types below.
+A request is of the kind whose fields it has (`online_rank.serving.reading`). Kinds of feedback have modules
+(`online_rank.serving.kinds`). Answers are dicts of the types below.
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, NotRequired, TypedDict
+from typing import Annotated, Any, ClassVar, Literal, NotRequired, TypedDict
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
@@ -12,75 +13,64 @@ from online_rank.limits import INT64_HIGH, INT64_LOW, MAX_DOCUMENTS, MAX_ID_LENG
 from online_rank.query import Runs
 from online_rank.query.columns import Columns
 from online_rank.query.grades import MAX_GRADE
+from online_rank.serving.plan import FeedbackPlan
 
 
-def _about(text: str) -> Meta:
+def about(text: str) -> Meta:
+    """What a field means, for the description and for errors."""
     return Meta(description=text)
 
 
-_Text = Annotated[str, Meta(max_length=MAX_ID_LENGTH)]
-_Int64 = Annotated[int, Meta(ge=INT64_LOW, le=INT64_HIGH)]
-Id = Annotated[_Text | _Int64, _about("identifies one query")]
+Text = Annotated[str, Meta(max_length=MAX_ID_LENGTH)]
+Int64 = Annotated[int, Meta(ge=INT64_LOW, le=INT64_HIGH)]
+Id = Annotated[Text | Int64, about("identifies one query")]
 #: What a feature may be; a model may take fewer types.
 _Feature = int | float | bool | str | list[str] | None
 _Docs = Annotated[
     dict[str, dict[str, _Feature]],
-    _about("the documents of the query: `{document: {feature: value}}`; null is a missing value"),
+    about("the documents of the query: `{document: {feature: value}}`; null is a missing value"),
     Meta(extra_json_schema={"maxProperties": MAX_DOCUMENTS}),
 ]
-_Features = Annotated[list[str], _about("in columns, the names of the features, in the order of the values in rows")]
+_Features = Annotated[list[str], about("in columns, the names of the features, in the order of the values in rows")]
 _Documents = Annotated[
     list[str],
-    _about("in columns, the documents of the query, in the order of rows"),
+    about("in columns, the documents of the query, in the order of rows"),
     Meta(extra_json_schema={"maxItems": MAX_DOCUMENTS}),
 ]
 _Rows = Annotated[
     list[list[_Feature]],
-    _about("in columns, a list of values for each document; null is a missing value"),
+    about("in columns, a list of values for each document; null is a missing value"),
 ]
 _Runs = Annotated[
     dict[str, dict[str, float] | list[tuple[str, float]]],
-    _about("what retrievers returned, for models that fuse it: `{retriever: {document: score}}` or `... [[document, score]]`"),
+    about("what retrievers returned, for models that fuse it: `{retriever: {document: score}}` or `... [[document, score]]`"),
 ]
 _Context = Annotated[
-    dict[str, _Text | _Int64 | float | bool | None],
-    _about("what is known of the query itself, for models that look at it (`CrossFeatures`, `History`): `{name: value}`"),
+    dict[str, Text | Int64 | float | bool | None],
+    about("what is known of the query itself, for models that look at it (`CrossFeatures`, `History`): `{name: value}`"),
 ]
-_Explain = Annotated[tuple[str, str], _about("two documents: why the first scores higher or lower than the second")]
-_Greedy = Annotated[bool, _about("true: rank by the scores, draw nothing, expect no feedback")]
+_Explain = Annotated[tuple[str, str], about("two documents: why the first scores higher or lower than the second")]
+_Greedy = Annotated[bool, about("true: rank by the scores, draw nothing, expect no feedback")]
 _Pinned = Annotated[
-    dict[str, str], _about('documents that have their place, `{"1": document}`; the others are drawn around them')
+    dict[str, str], about('documents that have their place, `{"1": document}`; the others are drawn around them')
 ]
-_Excluded = Annotated[list[str], _about("documents that are not shown; they leave before the draw")]
-_Displayed = Annotated[
-    list[str],
-    _about("the documents in the order displayed, if the client changed the list; it is then left out of learning from swaps"),
-]
-_Whose = Annotated[_Text, _about("whose feedback it is: the evidence that one of them gives in a day is limited")]
-_Grade = Annotated[int, Meta(ge=0, le=MAX_GRADE)]
-_Grades = Annotated[dict[str, _Grade], _about("`{document: grade}` of all documents; of some, with `ungraded` or a window")]
+_Excluded = Annotated[list[str], about("documents that are not shown; they leave before the draw")]
+Grade = Annotated[int, Meta(ge=0, le=MAX_GRADE)]
+GradesOf = Annotated[dict[str, Grade], about("`{document: grade}` of all documents; of some, with `ungraded` or a window")]
 # Versions of msgspec before 0.22 cannot describe one `Literal` of both types.
-_Ungraded = Annotated[
-    Annotated[Literal[0], Meta()] | Literal["skip"], _about("0 or `skip`: the other documents have grade 0, or are left out")
+Ungraded = Annotated[
+    Annotated[Literal[0], Meta()] | Literal["skip"], about("0 or `skip`: the other documents have grade 0, or are left out")
 ]
-_Positive = Annotated[float, Meta(ge=0)]
-_Clicks = Annotated[list[str] | dict[str, _Positive], _about("documents that were clicked, or `{document: engagement}`")]
-_Event = Annotated[str, _about("a kind of event that was declared (`--event`); needs a feedback window")]
-_Doc = Annotated[str, _about("the document that the event is about")]
-_Value = Annotated[
-    _Grade | Annotated[float, Meta(ge=0, le=MAX_GRADE)] | None,
-    _about("what the event is worth, if not what its kind is; 0 takes it back"),
-]
-_Time = Annotated[
+Time = Annotated[
     float | Annotated[str, Meta(max_length=50)],
-    _about(
+    about(
         "the time of the request: seconds since 1970, or milliseconds, microseconds or nanoseconds, as its size tells, or a "
         "text in ISO 8601, in UTC without a zone; without it, the time of its arrival"
     ),
 ]
-_Meta = Annotated[Any, _about("anything; it is answered as it came, and is never a feature")]
-_Cmd = Annotated[Literal["stats", "save"], _about("`stats` answers counts and figures, `save` writes a checkpoint")]
-_Entry = Annotated[dict[str, str | _Int64 | bool], Meta(min_length=1, max_length=1)]
+_Meta = Annotated[Any, about("anything; it is answered as it came, and is never a feature")]
+_Cmd = Annotated[Literal["stats", "save"], about("`stats` answers counts and figures, `save` writes a checkpoint")]
+_Entry = Annotated[dict[str, str | Int64 | bool], Meta(min_length=1, max_length=1)]
 
 
 class Message(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -120,7 +110,7 @@ class Rank(Query, kw_only=True):
     greedy: _Greedy | UnsetType = UNSET
     pinned: _Pinned | UnsetType = UNSET
     excluded: _Excluded | UnsetType = UNSET
-    ts: _Time | UnsetType = UNSET
+    ts: Time | UnsetType = UNSET
 
 
 class Explain(Query, kw_only=True):
@@ -132,39 +122,49 @@ class Explain(Query, kw_only=True):
 class Teach(Query, kw_only=True):
     """learns a query that somebody else ranked, at once"""
 
-    grades: _Grades
-    ungraded: _Ungraded | UnsetType = UNSET
-    ts: _Time | UnsetType = UNSET
+    grades: GradesOf
+    ungraded: Ungraded | UnsetType = UNSET
+    ts: Time | UnsetType = UNSET
+
+    def feedback(self) -> tuple[dict[str, int], int | str | None]:
+        """The grades, and what becomes of documents without a grade, if it says that."""
+        return self.grades, None if self.ungraded is UNSET else self.ungraded
 
 
-class Grades(Message, kw_only=True):
-    """learns the query from grades"""
+class Feedback(Message, kw_only=True):
+    """Feedback on a ranking: each kind is a module of `online_rank.serving.kinds`."""
 
-    grades: _Grades
-    ungraded: _Ungraded | UnsetType = UNSET
-    ts: _Time | UnsetType = UNSET
+    #: A request of this kind.
+    example: ClassVar[dict[str, Any]]
+    #: Whether it is clicks on a list that was drawn, rather than grades.
+    is_clicks: ClassVar[bool] = False
+    #: Whether it may say which documents were displayed (`as_displayed`).
+    may_display: ClassVar[bool] = False
 
+    ts: Time | UnsetType = UNSET
 
-class Clicks(Message, kw_only=True):
-    """learns the query from clicks on the documents that were shown; with none of them, nothing was clicked"""
+    @property
+    def kind(self) -> str:
+        """The kind under which a window keeps it, next to others; the empty one is a grade, which replaces all others."""
+        return ""
 
-    clicks: _Clicks
-    displayed: _Displayed | UnsetType = UNSET
-    session: _Whose | UnsetType = UNSET
-    user: _Whose | UnsetType = UNSET
-    ts: _Time | UnsetType = UNSET
+    def feedback(self) -> tuple[Any, int | str | None]:
+        """What is learned at once: `{document: grade}`, or the clicks; and what becomes of other documents, if it says that.
 
+        Raises ValueError if it cannot be learned at once.
+        """
+        raise NotImplementedError
 
-class Event(Message, kw_only=True):
-    """adds an event to the feedback of a query"""
+    def as_displayed(self) -> list[str] | None:
+        """The documents as the client displayed them, if it says so. Raises ValueError for what cannot be displayed."""
+        return None
 
-    event: _Event
-    doc: _Doc
-    value: _Value | UnsetType = UNSET
-    displayed: _Displayed | UnsetType = UNSET
-    session: _Whose | UnsetType = UNSET
-    user: _Whose | UnsetType = UNSET
-    ts: _Time | UnsetType = UNSET
+    def given(self, plan: FeedbackPlan, draws: bool) -> dict[str, float]:
+        """What it gives to documents over a window, `{document: value}`.
+
+        Raises ValueError for what the service cannot learn from, which `draws` lists or does not.
+        """
+        raise NotImplementedError
 
 
 class Command(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -182,18 +182,6 @@ IN_BINARY = (
     "lowest byte first, NaN for a missing value"
 )
 
-#: An example of each kind of request, whose name is its type in small letters.
-EXAMPLES: dict[type[Message] | type[Command], dict[str, Any]] = {
-    Rank: {"id": "q1", "docs": {"a": {"clicks": 3}, "b": {"clicks": 1}}},
-    Explain: {"id": "q1", "docs": {"a": {"clicks": 3}, "b": {"clicks": 1}}, "explain": ["a", "b"]},
-    Teach: {"id": "q2", "docs": {"a": {"clicks": 3}, "b": {"clicks": 1}}, "grades": {"a": 0, "b": 2}},
-    Grades: {"id": "q1", "grades": {"a": 0, "b": 2}},
-    Clicks: {"id": "q1", "clicks": ["a"]},
-    Event: {"id": "q1", "event": "purchase", "doc": "b", "ts": 1763000000},
-    Command: {"cmd": "stats"},
-}
-
-
 #: The example of `Rank` in columns.
 COLUMNS = {"id": "q1", "features": ["clicks", "price"], "documents": ["a", "b"], "rows": [[3, 9.5], [1, None]]}
 
@@ -201,21 +189,21 @@ COLUMNS = {"id": "q1", "features": ["clicks", "price"], "documents": ["a", "b"],
 class Elsewhere(Struct, kw_only=True, forbid_unknown_fields=True):
     """a ranking that another process made with the model of this service; its query waits for feedback"""
 
-    request: Annotated[Raw, _about("the request to rank it: its id, its documents with their features")]
-    scores: Annotated[list[float], _about("of the documents, in the order of the request")]
+    request: Annotated[Raw, about("the request to rank it: its id, its documents with their features")]
+    scores: Annotated[list[float], about("of the documents, in the order of the request")]
     draw: (
-        Annotated[dict[str, Any], _about("the list that was shown, of a model that draws: `Impression.to_dict`")] | UnsetType
+        Annotated[dict[str, Any], about("the list that was shown, of a model that draws: `Impression.to_dict`")] | UnsetType
     ) = UNSET
-    ts: _Time | UnsetType = UNSET
-    model: Annotated[str, _about("which model it was: the ETag of `GET /model`")] = ""
+    ts: Time | UnsetType = UNSET
+    model: Annotated[str, about("which model it was: the ETag of `GET /model`")] = ""
 
 
 class Forget(Struct, kw_only=True, forbid_unknown_fields=True):
     """what is to be forgotten, in one of the fields or several; names and values are compared as a whole"""
 
-    ids: Annotated[list[Id], _about("queries, waiting or learned")] | UnsetType = UNSET
-    context: Annotated[_Entry, _about("queries with this entry, and features and keys made of it")] | UnsetType = UNSET
-    document: Annotated[str, _about("queries that have this document, and feedback on it")] | UnsetType = UNSET
+    ids: Annotated[list[Id], about("queries, waiting or learned")] | UnsetType = UNSET
+    context: Annotated[_Entry, about("queries with this entry, and features and keys made of it")] | UnsetType = UNSET
+    document: Annotated[str, about("queries that have this document, and feedback on it")] | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         if self.ids is UNSET and self.context is UNSET and self.document is UNSET:
@@ -230,7 +218,7 @@ class Forget(Struct, kw_only=True, forbid_unknown_fields=True):
 class RollBack(Struct, kw_only=True, forbid_unknown_fields=True):
     """which model is to be restored"""
 
-    to: Annotated[str, _about("a day whose model is kept; without it, the model before")] | UnsetType = UNSET
+    to: Annotated[str, about("a day whose model is kept; without it, the model before")] | UnsetType = UNSET
 
 
 class Answered(TypedDict):
@@ -243,18 +231,18 @@ class Answered(TypedDict):
 class Ranked(Answered):
     """a ranking"""
 
-    ranking: Annotated[list[str], _about("best first")]
-    scores: Annotated[list[float], _about("of the documents in that order")]
-    shown: NotRequired[Annotated[int, _about("how many of the first documents were drawn to be shown, to learn from clicks")]]
-    greedy: NotRequired[Annotated[bool, _about("the disk is full: nothing was drawn, and feedback cannot be learned")]]
+    ranking: Annotated[list[str], about("best first")]
+    scores: Annotated[list[float], about("of the documents in that order")]
+    shown: NotRequired[Annotated[int, about("how many of the first documents were drawn to be shown, to learn from clicks")]]
+    greedy: NotRequired[Annotated[bool, about("the disk is full: nothing was drawn, and feedback cannot be learned")]]
 
 
 class Explanation(TypedDict):
     """why one document scores higher than another"""
 
-    difference: Annotated[float, _about("the score of the first document less the score of the second")]
-    contributions: Annotated[list[tuple[str, float]], _about("of features and of pairs (a x b): they add up to it")]
-    exact: Annotated[bool, _about("false: shares of a model whose scores are no sum over features, such as trees")]
+    difference: Annotated[float, about("the score of the first document less the score of the second")]
+    contributions: Annotated[list[tuple[str, float]], about("of features and of pairs (a x b): they add up to it")]
+    exact: Annotated[bool, about("false: shares of a model whose scores are no sum over features, such as trees")]
 
 
 class Explained(Answered):
@@ -267,20 +255,20 @@ class Learned(Answered):
     """what became of feedback"""
 
     learned: bool
-    loss: NotRequired[Annotated[float, _about("of the ranking that was served")]]
-    duplicate: NotRequired[Annotated[bool, _about("it was learned before")]]
-    displayed: NotRequired[Annotated[bool, _about("the list was changed, and this model learns from drawn lists alone")]]
-    limited: NotRequired[Annotated[bool, _about("its session or user has given as much evidence today as counts")]]
-    late: NotRequired[Annotated[bool, _about("other feedback was learned before, or a challenge has ended")]]
+    loss: NotRequired[Annotated[float, about("of the ranking that was served")]]
+    duplicate: NotRequired[Annotated[bool, about("it was learned before")]]
+    displayed: NotRequired[Annotated[bool, about("the list was changed, and this model learns from drawn lists alone")]]
+    limited: NotRequired[Annotated[bool, about("its session or user has given as much evidence today as counts")]]
+    late: NotRequired[Annotated[bool, about("other feedback was learned before, or a challenge has ended")]]
 
 
 class Accepted(Answered):
     """what became of feedback that is learned when its window ends"""
 
     accepted: bool
-    early: NotRequired[Annotated[bool, _about("its query has not come yet")]]
-    limited: NotRequired[Annotated[bool, _about("its session or user has given as much evidence today as counts")]]
-    late: NotRequired[Annotated[bool, _about("its window has ended: not learned")]]
+    early: NotRequired[Annotated[bool, about("its query has not come yet")]]
+    limited: NotRequired[Annotated[bool, about("its session or user has given as much evidence today as counts")]]
+    late: NotRequired[Annotated[bool, about("its window has ended: not learned")]]
 
 
 class Done(TypedDict):
@@ -307,10 +295,10 @@ class Taken(TypedDict):
 class Found(TypedDict):
     """how much was forgotten"""
 
-    waiting: Annotated[int, _about("queries that waited for feedback")]
-    early: Annotated[int, _about("queries with feedback that had not come yet")]
-    learned: Annotated[int, _about("ids that were remembered as learned")]
-    features: Annotated[int, _about("features that lost their names")]
+    waiting: Annotated[int, about("queries that waited for feedback")]
+    early: Annotated[int, about("queries with feedback that had not come yet")]
+    learned: Annotated[int, about("ids that were remembered as learned")]
+    features: Annotated[int, about("features that lost their names")]
 
 
 class Forgotten(TypedDict):
@@ -323,10 +311,10 @@ class Forgotten(TypedDict):
 class Stats(TypedDict):
     """counts and figures"""
 
-    stats: Annotated[dict[str, Any], _about("since the first start of the service")]
-    served: Annotated[dict[str, Any], _about("mean and interval of the measure that it names, over served rankings")]
-    drifts: Annotated[list[int], _about("after how many rankings the loss rose")]
-    inputs: Annotated[dict[str, Any], _about("unknown and missing features, and how far values have drifted, by a sample")]
+    stats: Annotated[dict[str, Any], about("since the first start of the service")]
+    served: Annotated[dict[str, Any], about("mean and interval of the measure that it names, over served rankings")]
+    drifts: Annotated[list[int], about("after how many rankings the loss rose")]
+    inputs: Annotated[dict[str, Any], about("unknown and missing features, and how far values have drifted, by a sample")]
     journal_bytes: int | None
 
 
@@ -334,14 +322,14 @@ class Ready(TypedDict):
     """whether all is well"""
 
     ok: bool
-    seconds_ahead: NotRequired[Annotated[float, _about("how far stored times lie ahead of the clock, if they do")]]
+    seconds_ahead: NotRequired[Annotated[float, about("how far stored times lie ahead of the clock, if they do")]]
     remedy: NotRequired[str]
-    error: NotRequired[Annotated[str, _about("why requests should go elsewhere")]]
-    disk_full: NotRequired[Annotated[str, _about("why nothing is learned now; rankings continue")]]
+    error: NotRequired[Annotated[str, about("why requests should go elsewhere")]]
+    disk_full: NotRequired[Annotated[str, about("why nothing is learned now; rankings continue")]]
 
 
 class Refusal(TypedDict):
     """why a request was refused, or failed"""
 
     error: str
-    request_id: Annotated[str, _about("in X-Request-Id, too: the id that the request has, or a new one")]
+    request_id: Annotated[str, about("in X-Request-Id, too: the id that the request has, or a new one")]

@@ -1,13 +1,17 @@
 """Figures of a server for Prometheus."""
 
 import asyncio
+import bisect
+import itertools
+import math
 from collections.abc import Iterator
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client import CollectorRegistry, Gauge, Histogram, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.metrics_core import Metric
+from prometheus_client.utils import floatToGoString
 
 from online_rank.serving.clock import CLOCK
 from online_rank.serving.models import Models
@@ -17,6 +21,8 @@ _BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0
 #: Seconds between two measurements of the delay of the event loop.
 _BETWEEN_DELAYS = 0.1
 _PATHS = ("/rank", "/learn")
+#: Requests that were answered are counted when somebody asks, or as soon as there are this many.
+MOST_UNCOUNTED = 1000
 _COUNTERS = {
     "ranked": "Rankings served",
     "learned": "Queries learned",
@@ -63,30 +69,30 @@ class Figures:
     def __init__(self, models: Models, paths: set[str]) -> None:
         self._paths = frozenset(paths)
         self._registry = CollectorRegistry()
-        requests = Counter("online_rank_requests", "Requests answered", ["path", "status"], registry=self._registry)
-        text = "Time from the first byte of a request to the last of its answer, waiting included"
-        latency = Histogram("online_rank_latency_seconds", text, ["path"], buckets=_BUCKETS, registry=self._registry)
+        #: Path, status and seconds of requests that were answered, and are not counted yet (`count`).
+        self.requests: list[tuple[str, int, float]] = []
+        self._answered: dict[tuple[str, int], int] = {}
+        #: By path: how many requests are in each bucket of seconds, and their seconds.
+        self._latency = {path: [0] * (len(_BUCKETS) + 1) for path in _PATHS}
+        self._seconds = dict.fromkeys(_PATHS, 0.0)
         text = "By how much a timer of the event loop is late"
         self._delay = Histogram("online_rank_event_loop_delay_seconds", text, buckets=_BUCKETS, registry=self._registry)
         self.n_in_flight = 0
         in_flight = Gauge("online_rank_requests_in_flight", "Requests under way", registry=self._registry)
         in_flight.set_function(lambda: self.n_in_flight)
         ProcessCollector(registry=self._registry)
-        self._requests: dict[tuple[str, int], Any] = {}
-        self._latency = {path: latency.labels(path) for path in _PATHS}
-        self._all_requests = requests
         self._models = models
         self._registry.register(self)
 
-    def answered(self, path: str, status: int, seconds: float) -> None:
-        """Count a request that was answered after some seconds."""
-        path = path if path in self._paths else "other"
-        counter = self._requests.get((path, status))
-        if counter is None:
-            counter = self._requests[path, status] = self._all_requests.labels(path, str(status))
-        counter.inc()
-        if path in self._latency:
-            self._latency[path].observe(seconds)
+    def count(self) -> None:
+        """Count the requests that were answered."""
+        requests, self.requests = self.requests, []
+        for path, status, seconds in requests:
+            known = path if path in self._paths else "other"
+            self._answered[known, status] = self._answered.get((known, status), 0) + 1
+            if path in self._latency:
+                self._latency[path][bisect.bisect_left(_BUCKETS, seconds)] += 1
+                self._seconds[path] += seconds
 
     async def watch_the_loop(self) -> None:
         """Measure the delay of the event loop, as long as this runs."""
@@ -101,7 +107,17 @@ class Figures:
         return generate_latest(self._registry).decode()
 
     def collect(self) -> Iterator[Metric]:
-        """Figures read from the models when Prometheus scrapes; called by `prometheus_client`."""
+        """Requests, and figures read from the models, when Prometheus scrapes; called by `prometheus_client`."""
+        self.count()
+        answered = CounterMetricFamily("online_rank_requests", "Requests answered", labels=["path", "status"])
+        for (path, status), n in self._answered.items():
+            answered.add_metric([path, str(status)], n)
+        text = "Time from the first byte of a request to the last of its answer, waiting included"
+        latency = HistogramMetricFamily("online_rank_latency_seconds", text, labels=["path"])
+        for path, n_in in self._latency.items():
+            ends = map(floatToGoString, (*_BUCKETS, math.inf))
+            latency.add_metric([path], [*zip(ends, itertools.accumulate(n_in), strict=True)], self._seconds[path])
+        yield from (answered, latency)
         models, counts = list(self._models.open_models.values()), self._models.counts
         for name, text in _COUNTERS.items():
             yield CounterMetricFamily(f"online_rank_{name}", text, value=counts[name])

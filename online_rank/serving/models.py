@@ -72,6 +72,9 @@ class Models:
         Another process uses the directory.
     """
 
+    #: The single model, if it is here for as long as these are; otherwise `answer` finds one.
+    single: ServedModel | None = None
+
     def __init__(
         self,
         make: Callable[[], RankingService],
@@ -128,7 +131,7 @@ class Models:
         self._put_away_counts: collections.Counter[str] = collections.Counter()
         try:
             if not by_key:
-                self.open_models[""] = only or served(directory)
+                self.single = self.open_models[""] = only or served(directory)
             else:
                 self._keys = Keys(directory)  # type: ignore[arg-type]  # by_key needs one
                 self.n_bytes = sum(usage_of(self._keys.folder(key)) for key in self._keys.names)

@@ -1,9 +1,11 @@
-"""Monitors a service for its page and metrics, in constant memory, since the process began."""
+"""Monitors a service for its page and metrics, in constant memory, since the process began.
+
+A request only leaves what became of it. All that is shown follows from that when somebody asks, or once many have come.
+"""
 
 import math
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,14 +13,16 @@ import numpy as np
 from online_rank.base import ranker_of, serving_ranker
 from online_rank.feedback import Clicks, PositionBias
 from online_rank.intervals import LossInterval
+from online_rank.intervals.losses import checked_sums, running_sums
 from online_rank.measures.learned import AnyMeasure
 from online_rank.measures.learned import measure as parse_measure
 from online_rank.rankers.shapes import has_shapes
 from online_rank.serving.clock import CLOCK
+from online_rank.serving.course import Course
 from online_rank.serving.protocol import Reply
-from online_rank.serving.reading import DAY
 
-_MAX_POINTS = 300
+#: What is left by requests before it is counted though nobody asks.
+MOST_WAITING = 256
 _MAX_MARKS = 50
 _SHOWN_DECISIONS = 20
 _RECENT_HALF_LIFE = 100.0
@@ -33,66 +37,6 @@ _CLICKED = "reciprocal rank of the first click"
 #: Confidence of the interval.
 _LEVEL = 0.95
 _FORGET = 0.5 ** (1.0 / _RECENT_HALF_LIFE)
-
-
-class Course:
-    """Rows of numbers over time; when there are too many, every other row is dropped, and only every other one is recorded.
-
-    Parameters
-    ----------
-    max_points
-        Most rows kept.
-
-    Examples
-    --------
-    >>> course = Course(max_points=4)
-    >>> for t in range(1, 10):
-    ...     if course.is_due(t):
-    ...         course.add((t,))
-    >>> course.rows
-    [(2,), (4,), (6,), (8,)]
-    """
-
-    def __init__(self, max_points: int = _MAX_POINTS) -> None:
-        self.rows: list[tuple[float, ...]] = []
-        self._max_points = max_points
-        self._stride = 1
-
-    def is_due(self, t: int) -> bool:
-        """Whether the row of time t is recorded."""
-        return t % self._stride == 0
-
-    def add(self, row: tuple[float, ...]) -> None:
-        """Add a row."""
-        self.rows.append(row)
-        if len(self.rows) > self._max_points:
-            self._stride *= 2
-            self.rows = self.rows[1::2]
-
-
-class Today:
-    """What a service has counted since midnight (UTC), or since it was loaded into memory if that was later.
-
-    Parameters
-    ----------
-    counts
-        What it has counted so far.
-    """
-
-    def __init__(self, counts: Mapping[str, float]) -> None:
-        self._since = CLOCK.now()
-        self._begun = self._last = counts
-
-    def take(self, counts: Mapping[str, float]) -> None:
-        """Take the counts after a request; the first one of a day begins it with the counts before that request."""
-        midnight = CLOCK.now() // DAY * DAY
-        if midnight > self._since:
-            self._since, self._begun = midnight, self._last
-        self._last = counts
-
-    def figures(self) -> dict[str, Any]:
-        """When it began, in seconds since 1970, and what has been counted since, for JSON."""
-        return {"since": self._since, **{name: count - self._begun[name] for name, count in self._last.items()}}
 
 
 class Monitor:
@@ -122,15 +66,20 @@ class Monitor:
         from river import drift  # With it come all data sets of river, and scikit-learn and pandas if installed: half a second.
 
         self._measure = parse_measure(measure) if isinstance(measure, str) else measure
-        self.losses = LossInterval(sums)
-        self._kind = "clicks" if clicks and not self.losses.n else "grades"
-        self._is_settled = self.losses.n > 0
-        self.drifts: deque[int] = deque(maxlen=_MAX_MARKS)
+        #: Number, sum and variation of the losses that were counted (`LossInterval`).
+        self._sums = checked_sums(sums, (3,))
+        self._is_settled = bool(self._sums[0])
+        self._kind = "clicks" if clicks and not self._is_settled else "grades"
+        self._drifts: deque[int] = deque(maxlen=_MAX_MARKS)
         #: What became of the serving model, the latest first: times, in seconds since 1970, and texts.
         self.decisions: deque[tuple[float, str]] = deque(maxlen=_SHOWN_DECISIONS)
-        self.n_drifts = 0
+        self._n_drifts = 0
         self.version = 0
-        self._course = Course()
+        #: Kinds and losses of feedback that was learned and is not counted yet, each with its list of clicks, or else with the
+        #: service's account of losses after it.
+        self.waiting: list[tuple[str, float, Any]] = []
+        self._course, self._certified = Course(), Course()
+        self._n_certified = 0
         self._bias: PositionBias | None = None
         self._detector = drift.ADWIN()
         # Number and mean of the losses since the last detected change.
@@ -138,16 +87,35 @@ class Monitor:
         self._recent = 0.0
         self._recent_weight = 0.0
         self._queries: deque[dict[str, Any]] = deque(maxlen=_SHOWN_QUERIES)
-        self._shown_at = -math.inf
+        #: When the next query is due that is shown, by the monotonic clock.
+        self.shows_from = -math.inf
 
-    def changed(self) -> None:
-        """Something happened."""
-        self.version += 1
+    @property
+    def losses(self) -> LossInterval:
+        """The account of the losses."""
+        self._count()
+        return LossInterval(self._sums)
+
+    @property
+    def drifts(self) -> list[int]:
+        """The last numbers of losses after which the loss had risen."""
+        self._count()
+        return [*self._drifts]
+
+    @property
+    def n_drifts(self) -> int:
+        """How often the loss has risen."""
+        self._count()
+        return self._n_drifts
 
     def decided(self, text: str) -> None:
         """Another model serves."""
         self.decisions.appendleft((CLOCK.now(), text))
-        self.changed()
+        self.version += 1
+
+    def continues(self, before: "Monitor") -> None:
+        """Take over what a monitor has of the model that served before."""
+        self._n_drifts, self.version, self.decisions = before.n_drifts, before.version + 1, before.decisions
 
     def forget(self) -> None:
         """Forget the queries that are shown."""
@@ -155,26 +123,26 @@ class Monitor:
 
     def before_learning(self, model: Any) -> np.ndarray | None:
         """The weights, if the next query will be shown on the page; pass the result to `learned`."""
-        if time.monotonic() - self._shown_at < _SECONDS_BETWEEN_SHOWN:
+        if time.monotonic() < self.shows_from:
             return None
         weights = _compared(serving_ranker(model))
         return np.empty(0) if weights is None else weights
 
     def learned(self, reply: Reply, model: Any, before: np.ndarray | None) -> None:
-        """Record learned feedback."""
-        query_id, grades, scores = reply.answer["id"], reply.feedback, reply.served
-        if isinstance(grades, Clicks):
-            self._learned_clicks(query_id, grades, model, before)
-        elif grades is not None and scores is not None:
-            if reply.loss is not None:
-                self._count("grades", reply.loss, model)
-            best = sorted(scores, key=scores.__getitem__, reverse=True)[:_SHOWN_DOCUMENTS]
-            documents = [(name, scores[name], grades[name]) for name in best]
-            self._remember(query_id, len(scores), reply.loss, documents, model, before)
+        """Feedback was learned: `losses` and all that is shown has it when somebody asks."""
+        is_clicks = type(reply.feedback) is Clicks
+        if is_clicks:
+            self.waiting.append(("clicks", _loss_of(reply.feedback), reply.feedback))
+        elif reply.loss is not None:
+            self.waiting.append(("grades", reply.loss, reply.account))
+        if len(self.waiting) >= MOST_WAITING:
+            self._take(model)
+        if before is not None and (is_clicks or reply.served is not None):
+            self._remember(reply, model, before)
 
     def figures(self, stats: dict[str, Any]) -> dict[str, Any]:
         """Counts of the service, and the measure of served rankings with its mean, interval and recent mean, for JSON."""
-        # All are values of the measure that is named: 1 less the loss.
+        # All are values of the measure that is named: 1 less the loss. The losses come first: counting settles the rest.
         interval = self.losses.interval(_LEVEL)
         recent = self._recent / self._recent_weight if self._recent_weight else math.nan
         return {
@@ -189,13 +157,15 @@ class Monitor:
                 "level": _LEVEL,
                 "recent": _finite(1.0 - recent),
             },
-            "drifts": list(self.drifts),
+            "drifts": self.drifts,
         }
 
     def shown(self, model: Any) -> dict[str, Any]:
         """The further data of the page, for JSON."""
+        self._take(model)
         return {
-            "course": [list(map(_finite, row)) for row in self._course.rows],
+            "course": self._course_with_intervals(),
+            "certified": [list(map(_finite, row)) for row in self._certified.rows],
             **_weights(model),
             "has_curves": has_shapes(serving_ranker(model)),
             "bias": self._position_bias(),
@@ -204,62 +174,85 @@ class Monitor:
             "queries": list(self._queries),
         }
 
-    def _count(self, kind: str, loss: float, model: Any) -> None:
-        """Add up and show a loss, unless it comes from another kind of feedback than the others."""
-        if not self._is_settled:
-            self._kind, self._is_settled = kind, True
-        if kind != self._kind:
-            return
-        self.losses.update(loss)
+    def _take(self, model: Any) -> None:
+        """Count what waits, and what a model certifies by now."""
+        self._count()
+        n = int(self._sums[0])
+        if n != self._n_certified:
+            self._n_certified = n
+            row = _certified(model)
+            if not math.isnan(row[0]):
+                self._certified.append((n, *row))
+
+    def _count(self) -> None:
+        """Count the losses that wait, but none of another kind of feedback than the first."""
+        waiting, self.waiting = self.waiting, []
+        if waiting and not self._is_settled:
+            self._kind, self._is_settled = waiting[0][0], True
+        counted = [(loss, more) for kind, loss, more in waiting if kind == self._kind]
+        if self._kind == "grades":
+            sums = [account for _, account in counted]
+        else:
+            sums = [*running_sums(self._sums, np.array([loss for loss, _ in counted]))[1:]]
+        for (loss, _), row in zip(counted, sums, strict=True):
+            self._follow(loss, row)
+        for kind, _, clicks in waiting:
+            if kind == "clicks":
+                self._see_positions(clicks)
+
+    def _follow(self, loss: float, sums: np.ndarray) -> None:
+        """A loss in its course, whose account is `sums` with it: the recent mean, and whether the losses have risen."""
+        self._sums = sums
         self._recent = _FORGET * self._recent + loss
         self._recent_weight = _FORGET * self._recent_weight + 1.0
-        n, mean = self.losses.n, self.losses.mean
-        recent = self._recent / self._recent_weight
+        recent, n = self._recent / self._recent_weight, int(sums[0])
         count, usual = self._since
         self._since = (count + 1, usual + (loss - usual) / (count + 1))
         self._detector.update(loss)
         if self._detector.drift_detected:
             if recent > usual:
-                self.drifts.append(n)
-                self.n_drifts += 1
+                self._drifts.append(n)
+                self._n_drifts += 1
             self._since = (1, recent)
         if self._course.is_due(n):
-            interval = self.losses.interval(_LEVEL)
-            total, bound = _certified(model)
-            self._course.add((n, mean, interval.lower, interval.upper, recent, total, bound))
+            self._course.add((*sums.tolist(), recent))
 
-    def _learned_clicks(self, query_id: Any, clicks: Clicks, model: Any, before: np.ndarray | None) -> None:
-        order, gains = clicks.impression.order, clicks.gains
-        if clicks.impression.logits is not None or clicks.impression.pairs_from is not None:
-            # Other lists were not drawn by a policy, and say nothing of positions.
+    def _course_with_intervals(self) -> list[list[float | None]]:
+        """Number of losses, mean, limits of its interval, and recent mean. Each interval takes a while, and is found once."""
+        rows = self._course.rows
+        for i, row in enumerate(rows):
+            if len(row) == 4:
+                interval = LossInterval(row[:3]).interval(_LEVEL)
+                rows[i] = (interval.n, interval.mean, interval.lower, interval.upper, row[3])
+        return [list(map(_finite, row)) for row in rows]
+
+    def _see_positions(self, clicks: Clicks) -> None:
+        """Count at which positions of a list was clicked, if a policy drew it: others say nothing of positions."""
+        impression = clicks.impression
+        if impression.logits is not None or impression.pairs_from is not None:
             if self._bias is None:
-                self._bias = PositionBias(max(1, min(len(order), _MAX_POSITIONS)))
+                self._bias = PositionBias(max(1, min(len(impression.order), _MAX_POSITIONS)))
             self._bias.update(clicks)
-        first = next((p for p, gain in enumerate(gains, start=1) if gain > 0.0), None)
-        loss = 1.0 if first is None else 1.0 - 1.0 / first
-        self._count("clicks", loss, model)
-        documents = [(str(name), None, gain) for name, gain in zip(order, gains, strict=True)][:_SHOWN_DOCUMENTS]
-        self._remember(query_id, len(order), loss, documents, model, before)
 
-    def _remember(
-        self,
-        query_id: Any,
-        n: int,
-        loss: float | None,
-        documents: Sequence[tuple[str, float | None, float]],
-        model: Any,
-        before: np.ndarray | None,
-    ) -> None:
-        """Show a query of `n` documents: the names, scores and grades (or clicks, without scores) of its first documents."""
-        if before is None:
-            return
-        self._shown_at = time.monotonic()
+    def _remember(self, reply: Reply, model: Any, before: np.ndarray) -> None:
+        """Show a query: the names, scores and grades (or clicks, without scores) of its first documents."""
+        feedback, scores = reply.feedback, reply.served
+        loss: float | None
+        if isinstance(feedback, Clicks):
+            order = feedback.impression.order
+            n, loss = len(order), _loss_of(feedback)
+            first = [(str(name), None, gain) for name, gain in zip(order, feedback.gains, strict=True)][:_SHOWN_DOCUMENTS]
+        else:
+            known, grades = scores or {}, feedback or {}
+            best = sorted(known, key=known.__getitem__, reverse=True)[:_SHOWN_DOCUMENTS]
+            n, loss, first = len(known), reply.loss, [(name, known[name], grades[name]) for name in best]  # type: ignore[misc]
+        self.shows_from = time.monotonic() + _SECONDS_BETWEEN_SHOWN
         self._queries.appendleft(
             {
-                "id": short_name(query_id),
+                "id": short_name(reply.answer["id"]),
                 "n": n,
                 "loss": loss,
-                "documents": [[short_name(name), score, grade] for name, score, grade in documents],
+                "documents": [[short_name(name), score, grade] for name, score, grade in first],
                 "changes": _changes(model, before),
             }
         )
@@ -270,6 +263,12 @@ class Monitor:
             return None
         low, high = self._bias.interval()
         return {"examination": list(self._bias.examination), "low": list(low), "high": list(high)}
+
+
+def _loss_of(clicks: Any) -> float:
+    """The loss of a list with clicks: 1 - 1/p, where p is the position of the first click; 1 without clicks."""
+    first = next((p for p, gain in enumerate(clicks.gains, start=1) if gain > 0.0), None)
+    return 1.0 if first is None else 1.0 - 1.0 / first
 
 
 def _compared(ranker: Any) -> np.ndarray | None:

@@ -9,6 +9,7 @@ import msgspec
 
 import online_rank
 from online_rank.serving import messages as m
+from online_rank.serving.kinds import EXAMPLES, KINDS
 from online_rank.serving.tenants import KEY
 
 _KEY = {"type": "string", "pattern": f"^{KEY.pattern}$"}
@@ -35,7 +36,7 @@ _ENDPOINTS: dict[str, tuple[str, Any, Any, tuple[int, ...]]] = {
     "post /explain": ("Explain why one document scores higher than another", [m.Explain], [m.Explained], _OF_BODY),
     "post /learn": (
         "Learn from feedback on a ranking; on the disk when it is answered",
-        [m.Grades, m.Clicks, m.Event, m.Teach, m.Command],
+        [*KINDS, m.Teach, m.Command],
         [m.Learned, m.Accepted, m.Done],
         _OF_BODY,
     ),
@@ -127,10 +128,10 @@ def _content(kind: Any) -> dict[str, Any]:
 def _schemas(values: tuple[str, ...]) -> dict[str, Any]:
     """The JSON schemas of all messages, whose features have these types."""
     answers = [kind for _, _, answer, _ in _ENDPOINTS.values() if isinstance(answer, list) for kind in answer]
-    kinds = [*m.EXAMPLES, m.Elsewhere, m.Forget, m.RollBack, m.Refusal, *answers]
+    kinds = [*EXAMPLES, m.Elsewhere, m.Forget, m.RollBack, m.Refusal, *answers]
     _, schemas = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
     texts = {"items": {"type": "string"}} if "array" in values else {}
-    for kind, example in m.EXAMPLES.items():
+    for kind, example in EXAMPLES.items():
         schema = schemas[kind.__name__]
         schema["examples"] = [example, m.COLUMNS] if kind is m.Rank else [example]
         if issubclass(kind, m.Query):

@@ -13,10 +13,12 @@ from online_rank.arguments import number as real
 from online_rank.base.schema import Count, Derived, DictOf, Plain, Real, Schema, Text, TupleOf
 from online_rank.base.undo import Undo, all_or_nothing
 from online_rank.serving.plan import PLACE, FeedbackPlan, Given
-from online_rank.serving.waiting import WaitingQueries
+from online_rank.serving.waiting import MARK, WaitingQueries, asked_as
 
 #: About what a value that was given takes.
 _VALUE = 300
+#: Ids that have no several pages any more are kept until there are this many.
+_PAGED = 1000
 #: Queries whose time is over that go at once.
 _AT_ONCE = 32
 
@@ -196,10 +198,6 @@ class PendingQueries(WaitingQueries):
         }
         return {document: kinds for document, kinds in timely.items() if kinds}
 
-    def is_early(self, query_id: Hashable) -> bool:
-        """Whether feedback came for a query, and no ranking yet."""
-        return query_id in self._early
-
     def early_ids(self) -> list[Hashable]:
         """The ids of the queries that feedback came for, and that may yet be ranked."""
         return [*self._early]
@@ -279,26 +277,40 @@ class PendingQueries(WaitingQueries):
         query is ahead of it. `spill` must follow.
         """
         forgotten = self._forgotten({*gone}, query_id) if gone else []
-        come = [query_id] if query_id in self._early else []
+        come = query_id in self._early
         # Whichever comes first, the query or its feedback: what is of a time after the window is late.
         timely = self._timely(query_id, at) if come else {}
-        expired = [] if at is None else self._expired(at if now is None else now, query_id)
-        changes.include_entries(self._queries, [query_id, *forgotten], sort=True)
-        for each in forgotten if query_id not in self._queries else [*forgotten, query_id]:
-            self._n_bytes -= self._queries.pop(each)[1]
+        time, expired = at if now is None else now, list[Hashable]()
+        if time is not None and at is not None:
+            if self._early:
+                expired = self._expired(time, query_id)
+            elif time > self.now:
+                self.now = time
+        if forgotten or query_id in self._queries:
+            changes.include_entries(self._queries, [query_id, *forgotten], sort=True)
+            for each in forgotten if query_id not in self._queries else [*forgotten, query_id]:
+                self._n_bytes -= self._queries.pop(each)[1]
+        else:
+            changes.log.append(functools.partial(self._queries.pop, query_id, None))
         self.n_evicted += len(forgotten)
         self._queries[query_id] = (number, n_bytes, at, query)
-        self._clock = max(self._clock, number)
+        if type(query_id) is str and query_id.startswith(MARK):
+            self.paged.add(asked_as(query_id))
+            if len(self.paged) > 2 * len(self._queries) + _PAGED:
+                self._derive()
+        if number > self._clock:
+            self._clock = number
         self._n_bytes += n_bytes
         # What has an end in the heap, and does not wait, is passed over there.
-        if self.window is not None:
+        if self.plan is not None and self.plan.window is not None:
             heapq.heappush(self._ends, (self._end(at), number, query_id))
         if self._fetch is not None:
             self._hold(query_id, number, n_bytes)
-        self._forget_early(changes, expired, come)
+        if expired or come:
+            self._forget_early(changes, expired, [query_id] if come else [])
         if come:
-            changes.include_entries(self._given, come)
-            changes.include_entries(self._ungraded, come)
+            changes.include_entries(self._given, [query_id])
+            changes.include_entries(self._ungraded, [query_id])
             if timely:
                 self._given[query_id] = timely
             else:
@@ -341,32 +353,6 @@ class PendingQueries(WaitingQueries):
         vars(self).update(changed)
         self._derive()
 
-    def times(self) -> list[float]:
-        """The times of all that waits, and of the windows; minus infinity for none."""
-        ranked = [at for _, _, at, _ in self._queries.values() if at is not None]
-        given = [at for given in self._given.values() for kinds in given.values() for _, at in kinds.values()]
-        return [self.now, self._since, *self._early.values(), *ranked, *given, *[at for _, at in self._ungraded.values()]]
-
-    def set_back(self, now: float) -> tuple[int, list[Hashable]]:
-        """Let all times that lie ahead of `now` be that time. Returns how many there were, and the queries among them."""
-        n = sum(at > now for at in self.times())
-        ids = [query_id for query_id, (_, _, at, _) in self._queries.items() if at is not None and at > now]
-        for query_id in ids:
-            number, n_bytes, _, query = self._queries[query_id]
-            self._queries[query_id] = (number, n_bytes, now, query)
-        self.now, self._since = min(self.now, now), min(self._since, now)
-        self._early = {query_id: min(at, now) for query_id, at in self._early.items()}
-        self._ungraded = {query_id: (ungraded, min(at, now)) for query_id, (ungraded, at) in self._ungraded.items()}
-        self._given = {
-            query_id: {
-                document: {kind: (value, min(at, now)) for kind, (value, at) in kinds.items()}
-                for document, kinds in given.items()
-            }
-            for query_id, given in self._given.items()
-        }
-        self._derive()
-        return n, ids
-
     def without_queries(self) -> "PendingQueries":
         """Everything but the queries, for saving: what was given so far, time, counts."""
         bare = copy.copy(self)
@@ -404,7 +390,8 @@ class PendingQueries(WaitingQueries):
         window = self.window
         ends = [] if window is None else [(self._end(at), n, i) for i, (n, _, at, _) in self._queries.items()]
         heapq.heapify(ends)
-        vars(self).update(_ends=ends)
+        paged = {asked_as(query_id) for query_id in self._queries if type(query_id) is str and query_id.startswith(MARK)}
+        vars(self).update(_ends=ends, paged=paged)
 
 
 def n_values(given: Given) -> int:

@@ -33,7 +33,7 @@ from online_rank.query.times import seconds_of_time
 from online_rank.serving import learning, messages, queries, ranking, windows
 from online_rank.serving.clock import CLOCK
 from online_rank.serving.outcomes import Outcome, Reply, UnknownQuery
-from online_rank.serving.reading import DAY, RequestError, evidence_of, read, request_of
+from online_rank.serving.reading import DAY, NO_EVIDENCE, RequestError, evidence_of, read, request_of
 from online_rank.serving.service_state import ServiceState
 from online_rank.storage.files import from_bytes
 
@@ -108,7 +108,7 @@ class RankingService(ServiceState):
             known = {} if isinstance(message, messages.Command) else {"id": message.id}
             if greedy and isinstance(message, messages.Rank):
                 message.greedy = True
-            if error := other_kind(message, kinds):
+            if kinds is not None and (error := other_kind(message, kinds)):
                 return Reply({**known, "error": error, "line": line}, is_refused=True)
             reply = self._handled(message, request, at)
         except RequestError as refused:
@@ -246,7 +246,7 @@ class RankingService(ServiceState):
             return Reply({"stats": self.stats()}) if message.cmd == "stats" else Reply({}, command="save")
         if isinstance(message, messages.Explain):
             return ranking.explain(self, message, request)
-        gathers, ts = self._pending.window is not None, None if message.ts is UNSET else message.ts
+        gathers, ts = self.plan is not None and self._pending.window is not None, None if message.ts is UNSET else message.ts
         is_rank = isinstance(message, messages.Rank)
         own: Any
         now: Any
@@ -258,9 +258,9 @@ class RankingService(ServiceState):
             return learning.teach(self, message, request, learned_at, n_bytes=len(request))
         if gathers:
             return windows.gather(self, message, request, own, now)
-        if isinstance(message, messages.Event):
-            raise ValueError("events are added up over a window, and this service has none: start it with --feedback-window")
-        return learning.learn(self, message, request, learned_at, evidence_of(message, now))
+        return learning.learn(
+            self, message, request, learned_at, evidence_of(message, now) if message.may_display else NO_EVIDENCE
+        )
 
     def _times(self, ts: float | str | None, at: float | None) -> tuple[float, float]:
         """A request's own time, and the time that it is, which is not ahead of the clock; `at` is when it arrived.

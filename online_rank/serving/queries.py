@@ -1,30 +1,64 @@
-"""Queries as requests ask them, and the answers to them."""
+"""Queries as requests ask them: of documents that are known, no larger than the request allows; and the answers to them."""
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from msgspec import UNSET
 
 from online_rank.base import abilities_of, parts_of, steps_of
 from online_rank.base.reader import require_taken
+from online_rank.base.step import QueryStep
 from online_rank.feedback import Impression
-from online_rank.limits import MAX_DOCUMENTS
+from online_rank.limits import ALWAYS_DOCUMENTS, CELLS_A_BYTE, MAX_CELLS, MAX_DOCUMENTS, MAX_KNOWN_CELLS
 from online_rank.preprocessing.history import AT
 from online_rank.query import Block, Runs, read_query
 from online_rank.query.columns import Columns
-from online_rank.serving import requirements
-
-if TYPE_CHECKING:
-    from online_rank.serving.service_state import ServiceState
 
 
-def query_of(state: "ServiceState", message: Any, only: Any = None, *, n_bytes: int | None = None) -> Block:
+class Needs:
+    """What the models of a service take: asked once, and again when another model serves or challenges.
+
+    Parameters
+    ----------
+    models
+        The model that serves, and the challenger's, with a challenge.
+    takes_any_context
+        Whether a request may have a context that no model looks at.
+
+    Attributes
+    ----------
+    draws, takes_documents
+        Whether the serving model draws lists, and takes features that are no numbers.
+    takes_context, takes_time, remembers
+        Whether any model looks at the context, asks for the time, or remembers feedback.
+    """
+
+    __slots__ = ("draws", "models", "parts", "remembers", "takes_any_context", "takes_context", "takes_documents", "takes_time")
+
+    def __init__(self, models: list[Any], takes_any_context: bool = False) -> None:
+        self.models, self.takes_any_context = models, takes_any_context
+        parts = [(*parts_of(each),) for each in models]
+        #: The steps of each model; None for a model with others inside, which may change.
+        self.parts = [None if any(map(_has_others, each)) else each for each in parts]
+        serving, able = abilities_of(models[0]), [abilities_of(each) for each in models]
+        self.draws, self.takes_documents = serving.draws, serving.takes_documents
+        self.takes_context, self.takes_time = any(a.takes_context for a in able), any(a.takes_time for a in able)
+        self.remembers = any(a.remembers for a in able)
+
+
+def _has_others(step: Any) -> bool:
+    """Whether a step has, or may have, models inside."""
+    return getattr(type(step), "_wrapped", ()) != () or bool(getattr(step, "_wrapped", ()))
+
+
+def query_of(needs: Needs, message: Any, only: Any = None, *, n_bytes: int | None = None) -> Block:
     """The query of a message, all of its documents or some.
 
     Parameters
     ----------
-    state
-        The state, with the model that is to rank or learn it.
+    needs
+        What the models take that are to rank or learn it.
     message
         The request.
     only
@@ -32,27 +66,27 @@ def query_of(state: "ServiceState", message: Any, only: Any = None, *, n_bytes: 
     n_bytes
         Size of a new request, which must not ask for too large an array; None for one that was accepted before.
     """
-    asked, context = message.asked(), message.context
-    context = None if context is UNSET else context
+    is_plain = message.rows is UNSET and message.runs is UNSET
+    asked = message.docs if is_plain else message.asked()
+    context = None if message.context is UNSET else message.context
     if n_bytes is not None and len(asked) > MAX_DOCUMENTS:
         raise ValueError(f"docs has {len(asked)} documents; a query may have {MAX_DOCUMENTS}")
     if only is not None:
-        is_runs = isinstance(asked, Runs)
-        requirements.require_known(only, asked.ids if is_runs else asked)
+        is_runs = not is_plain and isinstance(asked, Runs)
+        require_known(only, asked.ids if is_runs else asked)
         if is_runs:
             raise ValueError("ungraded is 'skip'; documents of runs cannot be left out: ranks are in whole lists")
         asked = {name: features for name, features in asked.items() if name in only}
-    models = state.models
-    if isinstance(asked, Columns):
-        asked = asked.as_block(categories=abilities_of(state.model).takes_documents, missing=all(map(_takes_missing, models)))
-    query = read_query(asked, context=context, documents=abilities_of(state.model).takes_documents)
+    if not is_plain and isinstance(asked, Columns):
+        asked = asked.as_block(categories=needs.takes_documents, missing=all(map(_takes_missing, needs.models)))
+    query = read_query(asked, context=context, documents=needs.takes_documents)
     if n_bytes is not None:
-        if context is not None and not (state.takes_any_context or any(abilities_of(each).takes_context for each in models)):
-            require_taken(state.model, query)
-        for model in models:
-            requirements.require_moderate(model, query, n_bytes)
-            if model.abilities.takes_context and context is not None:
-                requirements.require_short_context(query, context, n_bytes)
+        if context is not None and not (needs.takes_context or needs.takes_any_context):
+            require_taken(needs.models[0], query)
+        for model, parts in zip(needs.models, needs.parts, strict=True):
+            require_moderate(model, query, n_bytes, parts)
+            if context is not None and model.abilities.takes_context:
+                require_short_context(query, context, n_bytes)
     return query
 
 
@@ -62,9 +96,9 @@ def _takes_missing(model: Any) -> bool:
     return reader.takes_missing and all(getattr(part, "has_curves", True) for part in parts_of(model))
 
 
-def remembering(state: "ServiceState", query: Block, at: float) -> Block:
+def remembering(needs: Needs, query: Block, at: float) -> Block:
     """A query that is ranked at a time; what steps make of earlier feedback on it waits with it (`Block.remembered`)."""
-    return query._replace(remembered={AT: [at]}) if any(abilities_of(each).remembers for each in state.models) else query
+    return query._replace(remembered={AT: [at]}) if needs.remembers else query
 
 
 def arranged(message: Any, scores: dict[Any, float], shown: Impression | None) -> dict[str, Any]:
@@ -75,7 +109,7 @@ def arranged(message: Any, scores: dict[Any, float], shown: Impression | None) -
     if shown is not None:
         ranking = [*shown.page, *(name for name in ranking if name not in {*shown.page})]
         drawn = {"shown": len(shown.page)}
-    return {"id": message.id, "ranking": ranking, "scores": [left[name] for name in ranking], **drawn}
+    return {"id": message.id, "ranking": ranking, "scores": [*map(left.__getitem__, ranking)], **drawn}
 
 
 def as_served(documents: Any, order: list[str]) -> list[float]:
@@ -87,3 +121,91 @@ def as_served(documents: Any, order: list[str]) -> list[float]:
 def drawn_as(drawn: str) -> Impression:
     """The list of a query that waits."""
     return Impression.from_dict(json.loads(drawn))
+
+
+def require_known(given: Any, documents: Any, which: str = "of the query") -> None:
+    """Raise ValueError for feedback on a document that a query does not have, or that is not among others, by a name."""
+    for name in given:
+        if name not in documents:
+            raise ValueError(f"document {name[:100]!r} is not among the documents {which}")
+
+
+def require_moderate(model: Any, query: Block, n_bytes: int, parts: Iterable[Any] | None = None) -> None:
+    """Raise ValueError if a step would turn the documents of a query into a much larger array; `parts` are known steps."""
+    n, n_features = query.n_documents, len(query.names) if query.names is not None else _n_features(query)
+    known, kept, given, more = 0, 0, n_features, 2
+    for step in parts_of(model) if parts is None else parts:
+        known = max(known, getattr(step, "n_features", None) or 0)
+        kept = max(kept, getattr(step, "_n_documents_kept", 0))
+        more = max(more, getattr(step, "_n_numbers_a_score", 0))
+        if getattr(step, "_given", None) is not None:
+            given = step._given(known + given)
+    if n * max(known + given, kept, n) * more <= 2 * MAX_CELLS:  # Regardless of the steps.
+        return
+    for step, cells, known in arrays_of(model, n, n_features):
+        allowed = cells_allowed(n_bytes, known)
+        if cells > allowed:
+            raise ValueError(
+                f"docs has {n} documents, and they or the model have {max(n_features, known)} features: "
+                f"{type(step).__name__} needs an array of {cells} numbers, and a request of {n_bytes} bytes may ask for "
+                f"{allowed}. Rank fewer documents; or use HashedFeatures or MaxAbsStreamScaler with PerceptronRanker or "
+                "GradientRanker, where documents stay sparse"
+            )
+
+
+def arrays_of(
+    model: Any, n_documents: int, n_features: int, known: int = 0, is_array: bool = False
+) -> Iterator[tuple[QueryStep, int, int]]:
+    """The steps of a model, each with how many numbers its largest array of a query has, and how many features are known there.
+
+    An array is one that it makes, or that a step before it has made.
+    """
+    for step in steps_of(model):
+        known = max(known, _known(step))
+        if isinstance(step, QueryStep):
+            n_features = n_features if is_array else max(n_features, known)
+            # An array of named columns gets those that the step knows, too.
+            n_columns = max(n_features, _known(step))
+            yield step, max(cells := step._cells(n_documents, n_columns), n_documents * n_columns * is_array), known
+        for inner in getattr(step, "_wrapped", ()):
+            yield from arrays_of(inner, n_documents, n_features, known, is_array)
+        if isinstance(step, QueryStep):
+            is_array = is_array or cells > 0
+            n_features = n_features if step._given is None else step._given(n_features)
+
+
+def require_short_context(query: Block, context: Any, n_bytes: int) -> None:
+    """Raise ValueError for a context whose texts are too long to become part of the names of all features."""
+    n_features = _n_features(query)
+    length = sum(len(value) for value in context.values() if isinstance(value, str))
+    allowed = 2 * cells_allowed(n_bytes)
+    if n_features * length > allowed:
+        raise ValueError(
+            f"context has texts of {length} characters, which would become part of the names of {n_features} features: "
+            f"{n_features * length} characters, and a request of {n_bytes} bytes may ask for {allowed}"
+        )
+
+
+def require_few_pairs(query: Block, n_bytes: int) -> None:
+    """Raise ValueError for grades of too many documents, for a model that draws rankings: it compares them all."""
+    n_features = query.X.shape[1] if hasattr(query.X, "shape") else sum(map(len, query.X))
+    n, allowed = query.n_documents, cells_allowed(n_bytes)
+    if n * max(n, n_features) > allowed:
+        raise ValueError(
+            f"grades: the query has {n} documents of {n_features} features, and a model that draws rankings compares each "
+            f"graded document with all others: a query of {n_bytes} bytes may have {allowed} comparisons, and as many numbers"
+        )
+
+
+def _n_features(query: Block) -> int:
+    return len(set().union(*query.X)) if query.names is None else len(query.names)
+
+
+def _known(step: Any) -> int:
+    """The number of features that a step knows."""
+    return getattr(step, "n_features", None) or 0
+
+
+def cells_allowed(n_bytes: int, known: int = 0) -> int:
+    """How many numbers an array may have that a request of `n_bytes` asks for, if `known` features are known."""
+    return max(MAX_CELLS + CELLS_A_BYTE * n_bytes, min(ALWAYS_DOCUMENTS * known, MAX_KNOWN_CELLS))

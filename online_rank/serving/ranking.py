@@ -25,7 +25,7 @@ _DOCUMENT = 200
 
 def explain(state: ServiceState, message: messages.Explain, request: bytes) -> Reply:
     """Explain the difference between the scores of two documents. Nothing changes. Raises ValueError."""
-    query = query_of(state, message, n_bytes=len(request))
+    query = query_of(state.needs, message, n_bytes=len(request))
     if message.explain[0] == message.explain[1]:
         raise ValueError("explain must be two documents: [document, other document]")
     found = state.model.explain_one(seen_by(state.model, query), *message.explain)
@@ -36,18 +36,22 @@ def explain(state: ServiceState, message: messages.Explain, request: bytes) -> R
 
 def rank(state: ServiceState, message: messages.Rank, request: bytes, at: float, now: float) -> Reply:
     """Rank a query of a time `at` the time `now`. Raises ValueError."""
-    query, scores = scored(state, query_of(state, message, n_bytes=len(request)), at)
+    query, scores = scored(state, query_of(state.needs, message, n_bytes=len(request)), at)
     text = text_of(request, query.remembered)
     # Before anything is drawn, because a refused request must not change the next draw.
-    size, pins = room_for(state, query, text), _pins(message)
-    if pins and not (state.draws or message.greedy is True):
+    size = room_for(state, query, text)
+    pins = {} if message.pinned is UNSET and message.excluded is UNSET else _pins(message)
+    draws = state.needs.draws
+    if pins and not (draws or message.greedy is True):
         raise ValueError("pinned and excluded are for lists that are drawn, to learn from clicks; this service ranks by scores")
     if message.greedy is True:
         answer = arranged(message, scores, Greedy(None).show(scores, 0, **pins) if pins else None)
         return Reply({name: value for name, value in answer.items() if name != "shown"})
-    with all_or_nothing(state) as changes:
+    changes = all_or_nothing()
+    state._record(changes.log)
+    with changes:
         shown, n_shown = None, None
-        if state.draws:
+        if draws:
             ranker, challenge = ranker_of(state.model), state.challenge
             changes.undo_by(functools.partial(vars(ranker).update, {"_n_shown": ranker.n_shown}))
             shown = state.model.show_one(seen_by(state.model, query), **pins)
@@ -59,14 +63,16 @@ def rank(state: ServiceState, message: messages.Rank, request: bytes, at: float,
             state, changes, message, query, text, [*scores.values()], shown, at, now, size=size,
             answer=arranged(message, scores, shown), n_shown=n_shown,
         )  # fmt: skip
-    state._pending.spill()
+    if state._find_learned is not None:
+        state._pending.spill()
     return reply
 
 
 def scored(state: ServiceState, query: Block, at: float) -> tuple[Block, dict[Any, float]]:
     """A query of a time with what waits with it, and its scores."""
-    query = remembering(state, query, at)
-    scores = state.model.predict_one(seen_by(state.model, query))
+    if state.needs.remembers:
+        query = remembering(state.needs, query, at)
+    scores = state.model.predict_one(query if query.context is None else seen_by(state.model, query))
     if state.challenge is not None and abilities_of(state.challenge.model).remembers:
         state.challenge.model.predict_one(query)  # What it makes of earlier feedback waits, too.
     return query, scores
@@ -94,22 +100,23 @@ def waits(
     pending, drawn, kept, known = state._pending, None, None, query.ids or ()
     if shown is not None:
         drawn, kept, known = json.dumps(shown.to_dict(), separators=(",", ":")), shown.kept, shown.page
-    # Clicks on the page before may still come.
-    query_id = pending.page_for(message.id, known, state.known_documents, state.learned_as)
+    query_id, queries = message.id, pending._queries
+    if query_id in queries:  # Clicks on the page before may still come.
+        query_id = pending.page_for(query_id, known, state.known_documents, state.learned_as)
     waiting = (query_id, size, at, text, scores, drawn)
     number, gone = None, list[int]()
-    replaced = pending.number(query_id)
     if state.learned_as(query_id) is None:
-        number, gone = pending.next_number, pending.crowded_out(query_id, size, now)
+        number, gone = pending._clock + 1, pending.crowded_out(query_id, size, now)
         state._hold(number, size, query)
     # Of those that feedback was given for the windows end: they go when they are learned.
     forgotten = [each for each in gone if not pending.is_given(each)] if gone else gone
-    if replaced is not None:
-        forgotten = [*forgotten, replaced]
+    if query_id in queries:
+        forgotten = [*forgotten, queries[query_id][0]]
     n_asked = 0 if state.challenge is None else state.challenge.n_asked
     # Only a query ahead of the clock has another time than it is.
     fields = ("rank", n_shown, gone, n_asked, kept, None if now == at else now)
-    reply = Reply(answer, Outcome(fields, number, waiting, gone=tuple(forgotten)), docs=message.given)
+    docs = (message.docs or {}) if message.rows is UNSET and message.docs is not UNSET else message.given
+    reply = Reply(answer, Outcome(fields, number, waiting, gone=tuple(forgotten)), docs=docs)
     let_wait(state, changes, number, waiting, gone, now, kept)
     return reply
 
@@ -117,7 +124,8 @@ def waits(
 def room_for(state: ServiceState, query: Block, text: str) -> int:
     """About the bytes that a query takes while it waits. Raises ValueError if it takes too much."""
     size = _ENTRY + len(text) * (1 if text.isascii() else 4) + _DOCUMENT * query.n_documents
-    state._pending.require_room(size)
+    if size > state._pending.max_bytes:
+        state._pending.require_room(size)
     return size
 
 
@@ -145,12 +153,13 @@ def let_wait(
     kept: float | None,
 ) -> None:
     """A query was ranked, and waits under its number, if it has one; the last of the changes, which undo it."""
-    state._count("ranked")
+    state._counts["ranked"] += 1
+    state.n_changes += 1
     if kept is not None:
         state._kept = state._kept + np.array((1.0, kept))
     if number is not None:
         query_id, size, at, *query = waiting
-        if state._pending.is_early(query_id):
+        if query_id in state._pending._early:
             n_late, n_unknown = state._pending.lost(query_id, at, {*state.documents_of(number, query)})
             state._counts["late"] += n_late
             state._counts["unknown_documents"] += n_unknown

@@ -16,7 +16,8 @@ from msgspec import UNSET, UnsetType
 
 from online_rank.limits import MAX_REQUEST_DEPTH
 from online_rank.serving.clock import CLOCK
-from online_rank.serving.messages import BINARY_BEGINS, EXAMPLES, IN_COLUMNS, Clicks, Command, Id, Message, Query
+from online_rank.serving.kinds import EXAMPLES
+from online_rank.serving.messages import BINARY_BEGINS, IN_COLUMNS, Command, Id, Message, Query
 
 _COLON = ord(":")
 #: Stands between what waits with a query and its request: no JSON has this character outside of a text, nor as it is in one.
@@ -181,10 +182,16 @@ def _require_distinct(fields: dict[str, Any], request: bytes) -> None:
 
     Every pair has a colon, so if there are as many pairs as colons, none was lost.
     """
-    meta, docs, runs = fields.get("meta"), fields.get("docs") or {}, fields.get("runs") or {}
-    n = len(fields) + _pairs_in(meta, MAX_REQUEST_DEPTH - 1)
-    n += sum([len(value) for value in fields.values() if type(value) is dict and value is not meta])
-    n += sum(map(len, docs.values())) + sum([len(run) for run in runs.values() if type(run) is dict])
+    meta, n = fields.get("meta"), len(fields)
+    if meta is not None:
+        n += _pairs_in(meta, MAX_REQUEST_DEPTH - 1)
+    for value in fields.values():
+        if type(value) is dict and value is not meta:
+            n += len(value)
+    if "docs" in fields:
+        n += sum(map(len, fields["docs"].values()))
+    if "runs" in fields:
+        n += sum([len(run) for run in fields["runs"].values() if type(run) is dict])
     if n == np.count_nonzero(np.frombuffer(request, np.uint8) == _COLON):  # `bytes.count` takes five times as long.
         return
     # Colons outside of texts: without escaped quotes, every second part between quotes is a text.
@@ -297,25 +304,6 @@ def _is_refused(decoder: msgspec.json.Decoder[Any], place: list[Any], entries: d
     return False
 
 
-def feedback_of(message: Any) -> tuple[Any, int | str | None]:
-    """The grades or clicks of a message, and what becomes of documents without a grade, if it says that."""
-    given = message.clicks if isinstance(message, Clicks) else message.grades
-    ungraded = getattr(message, "ungraded", UNSET)
-    return given, None if ungraded is UNSET else ungraded
-
-
-def displayed_in(message: Any) -> list[str] | None:
-    """The documents as the client displayed them, if a message says so. Raises ValueError for what cannot be displayed."""
-    displayed = getattr(message, "displayed", UNSET)
-    if displayed is UNSET:
-        return None
-    if not displayed:
-        raise ValueError("displayed is empty; there is feedback only on lists that were displayed")
-    if len({*displayed}) < len(displayed):
-        raise ValueError(f"displayed has document {max(displayed, key=displayed.count)[:100]!r} twice")
-    return displayed
-
-
 def digest_of(message: Any) -> int:
     """A digest of the feedback in a message, by which repeated feedback is distinguished from other feedback.
 
@@ -325,7 +313,7 @@ def digest_of(message: Any) -> int:
     >>> digest_of(read(b'{"id": 1, "grades": {"a": 0, "b": 1}}')) == digest_of(repeated)
     True
     """
-    return zlib.crc32(_SORTED.encode(feedback_of(message)))
+    return zlib.crc32(_SORTED.encode(message.feedback()))
 
 
 class Evidence(NamedTuple):

@@ -12,12 +12,13 @@ from typing import Any, Concatenate, ParamSpec
 
 from online_rank.base.anatomy import learned_measure
 from online_rank.serving.clock import CLOCK
-from online_rank.serving.commit import CommitError, GroupCommit
+from online_rank.serving.commit import CommitError, GroupCommit, begun_in_thread
+from online_rank.serving.course import Today
 from online_rank.serving.durable import DurableService
 from online_rank.serving.elsewhere import rankings_in, taken
 from online_rank.serving.inputs import InputWatch
 from online_rank.serving.messages import Command, Explain, Rank
-from online_rank.serving.monitor import Monitor, Today
+from online_rank.serving.monitor import MOST_WAITING, Monitor
 from online_rank.serving.outcomes import REFERENCE
 from online_rank.serving.protocol import Reply
 from online_rank.serving.reading import RequestError, read
@@ -34,9 +35,6 @@ _READERS_MAY_KNOW = (
     503,
     {"error": "no query is waiting under this id, and after a restart readers may have it: send this again"},
 )
-
-#: The outcomes that change the model.
-_TEACHING = ("learn", "teach", "close", "promote", "replace")
 
 #: HTTP status and the answer, for JSON.
 Answer = tuple[int, dict[str, Any]]
@@ -85,10 +83,10 @@ class ServedModel:
         service = durable.service
         self.n_users = 0
         self._idle = idle
-        #: When the last request was answered, by the monotonic clock, and what time it was by the requests.
-        self._moved = (time.monotonic(), service.now)
+        #: When the last request came, by the monotonic clock, and what time it was by the requests; None if nobody has looked.
+        self._moved: tuple[float, float | None] = (time.monotonic(), None)
         self.n_promotions = 0
-        #: A part of the model's version that no other process has, and how often it has changed since.
+        #: A part of the model's version that no other process has, and how often another one took its place, or it forgot.
         self._run, self._n_models = secrets.token_hex(8), 0
         #: The file of the model, for those who read it again and again, and its version.
         self._file: tuple[str, bytes] | None = None
@@ -129,33 +127,54 @@ class ServedModel:
         """Whether no request is waiting for it."""
         return self.n_users == 0 and self.commits.is_idle
 
-    @answering
     async def answer(self, request: bytes, kinds: Collection[str] | None = None) -> Answer:
         """Answer a request of `online_rank.serving.protocol`; feedback is on the disk when this returns."""
-        service, commits = self.durable.service, self.commits
-        until = time.monotonic() + _ON_THE_WAY
-        while True:
-            before = self.monitor.before_learning(service.model)
-            reply = service.handle(request, kinds=kinds) if commits.is_working else self._without_change(request, kinds)
-            left = min(until, self.read_until) - time.monotonic()
-            if not reply.is_unknown or left <= 0.0:
-                break
+        service, commits, now = self.durable.service, self.commits, time.monotonic()
+        if now >= self._today.until:
+            self._today.begin(self._counted())
+        before = None if now < self.monitor.shows_from else self.monitor.before_learning(service.model)
+        self.n_users += 1
+        try:
+            if commits.failure is None and commits.full is None:
+                reply = service.handle(request, kinds=kinds)
+            else:
+                reply = self._without_change(request, kinds)
+            if reply.is_unknown and (now < self.read_until or now < self._back_until):
+                reply = await self._once_it_arrives(request, kinds, reply)
+                if reply.is_unknown and time.monotonic() < self._back_until:
+                    return _READERS_MAY_KNOW
+            self._moved = (now, None)
+            on_disk = None
+            if reply.outcome is not None:
+                outcomes = reply.outcomes if reply.closed else (reply.outcome,)
+                if not self.durable.keeps:
+                    pass  # No thread has to say that it is on the disk.
+                elif reply.learned:
+                    on_disk = commits.add_and_wait(*outcomes)
+                else:
+                    commits.add(*outcomes)
+                self.watch(reply, before)
+            elif reply.command == "save":
+                await commits.checkpoint()
+                return 200, {"saved": self.durable.store is not None}
+            elif reply.learned:
+                on_disk = commits.add_and_wait()
+            if on_disk is not None:
+                await on_disk
+        except CommitError as error:
+            return 503, {"error": str(error)}
+        finally:
+            self.n_users -= 1
+        return answered(reply) if "error" in reply.answer else (200, reply.answer)
+
+    async def _once_it_arrives(self, request: bytes, kinds: Collection[str] | None, reply: Reply) -> Reply:
+        """The reply to feedback whose ranking a reader may be sending, as soon as it comes, or after some seconds."""
+        service, until = self.durable.service, time.monotonic() + _ON_THE_WAY
+        while reply.is_unknown and (left := min(until, self.read_until) - time.monotonic()) > 0.0:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._arrival.wait(), left)
-        if reply.is_unknown and time.monotonic() < self._back_until:
-            return _READERS_MAY_KNOW
-        self._moved = (time.monotonic(), service.now)
-        if reply.learned:
-            on_disk = commits.add_and_wait(*reply.outcomes)
-            self.watch(reply, before)
-            await on_disk
-        elif reply.changed:
-            commits.add(*reply.outcomes)
-            self.watch(reply, before)
-        elif reply.command == "save":
-            await commits.checkpoint()
-            return 200, {"saved": self.durable.store is not None}
-        return answered(reply)
+            reply = service.handle(request, kinds=kinds) if self.commits.is_working else self._without_change(request, kinds)
+        return reply
 
     def _without_change(self, request: bytes, kinds: Collection[str] | None) -> Reply:
         """Answer a request while nothing can be kept: a ranking is by the scores alone, and waits for no feedback.
@@ -180,9 +199,14 @@ class ServedModel:
 
     def let_time_pass(self) -> None:
         """Learn the queries whose windows have ended while no requests came."""
-        since, then = self._moved
-        passed, service = time.monotonic() - since, self.durable.service
+        service, (since, then) = self.durable.service, self._moved
+        if then is None:
+            then = service.now
+            self._moved = (since, then)
+        passed = time.monotonic() - since
         if self.commits.is_working and self._idle is not None and then is not None and passed >= self._idle:
+            if time.monotonic() >= self._today.until:
+                self._today.begin(self._counted())
             before = self.monitor.before_learning(service.model)
             while (reply := service.advance(then + passed)).changed:
                 self.commits.add(*reply.outcomes)
@@ -190,23 +214,23 @@ class ServedModel:
 
     def watch(self, reply: Reply, before: Any = None) -> None:
         """Show what a request led to; `before` is what `Monitor.before_learning` returned."""
-        self.changed()
-        self._n_models += any(outcome.fields[0] in _TEACHING for outcome in reply.outcomes)
+        monitor, model = self.monitor, self.durable.service.model
+        monitor.version += 1
+        if before is None and reply.loss is not None and len(monitor.waiting) < MOST_WAITING:
+            monitor.waiting.append(("grades", reply.loss, reply.account))
+        elif reply.feedback is not None:
+            monitor.learned(reply, model, before)
+        for closed in reply.closed:
+            if closed.feedback is not None:
+                monitor.learned(closed, model, before)
         if reply.promoted:
             self.decided(f"promoted: {reply.promoted}")
             self.n_promotions += 1
-            self.inputs.serve(self.durable.service.model)
+            self._n_models += 1
+            self.inputs.serve(model)
             self._keep_replaced()
-        for learned in (reply, *reply.closed):
-            if learned.feedback is not None:
-                self.monitor.learned(learned, self.durable.service.model, before)
-        if reply.docs is not None and self.inputs.is_due() and self.inputs.look(reply.docs):
+        if reply.docs is not None and time.monotonic() >= self.inputs.looks_from and self.inputs.look(reply.docs):
             self._keep_reference()
-
-    def changed(self) -> None:
-        """Show what the service counts now."""
-        self._today.take(self._counted())
-        self.monitor.changed()
 
     def _counted(self) -> dict[str, float]:
         """What `Today` counts: also the lists drawn, and the sum of what they keep."""
@@ -248,7 +272,8 @@ class ServedModel:
     @property
     def version(self) -> str:
         """What distinguishes the current model from models before, and from models of other processes."""
-        return f"{self._run}-{self._n_models}"
+        counts = self.durable.service.counts()
+        return f"{self._run}-{self._n_models}-{counts['learned'] + counts['displayed']}"
 
     def model_file(self) -> bytes:
         """The current model, in the format of `online_rank.save`."""
@@ -264,6 +289,8 @@ class ServedModel:
         except ValueError as error:
             return 400, {"error": str(error)}
         self.commits.require_working()
+        if time.monotonic() >= self._today.until:
+            self._today.begin(self._counted())
         before, version, refused = self.monitor.before_learning(self.durable.service.model), self.version, []
         for each in rankings:
             reply = taken(self.durable.service, each)
@@ -274,7 +301,7 @@ class ServedModel:
             self.n_older += each.model != version
             self.commits.add(*reply.outcomes)
             self.watch(reply, before)
-        self._moved = (time.monotonic(), self.durable.service.now)
+        self._moved = (time.monotonic(), None)
         self._arrival.set()
         self._arrival = asyncio.Event()
         await self.commits.add_and_wait()
@@ -287,15 +314,14 @@ class ServedModel:
         self._latest_time = latest_time(service)
         self.inputs.serve(service.model)
         self.monitor = Monitor(learned_measure(service.model), service._served, clicks=service.draws)
-        self.monitor.n_drifts, self.monitor.version = watched.n_drifts, watched.version + 1
-        self.monitor.decisions = watched.decisions
+        self.monitor.continues(watched)
 
     def forgotten(self, features: Collection[str]) -> None:
         """Show no query that was forgotten, and none of these features."""
         self._n_models += 1
         self._file = None
         self.monitor.forget()
-        self.changed()
+        self.monitor.version += 1
         self.inputs.forget(features.__contains__)
         if self.inputs.has_reference:
             self._keep_reference()
@@ -310,7 +336,9 @@ class ServedModel:
 
     def snapshot(self) -> dict[str, Any]:
         """The data of the page, for JSON."""
-        return {**self.figures(), **self.monitor.shown(self.durable.service.model), "today": self._today.figures()}
+        counted = self._counted()
+        self._today.begin(counted)
+        return {**self.figures(), **self.monitor.shown(self.durable.service.model), "today": self._today.figures(counted)}
 
     def counts(self) -> collections.Counter[str]:
         """Counts since it was loaded into memory."""
@@ -332,7 +360,7 @@ class ServedModel:
         with contextlib.suppress(CommitError):
             await self.commits.checkpoint()
         await self.commits.flush()
-        await asyncio.to_thread(self.durable.close)
+        await begun_in_thread(self.durable.close)
 
     def put_away(self) -> None:
         """Write a checkpoint, unless one has all changes, and release the directory; while nobody uses it, from any

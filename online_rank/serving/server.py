@@ -1,8 +1,24 @@
-"""The HTTP server: uvicorn, with limits on connections added, and an event loop that knows how long requests have waited."""
+"""The HTTP server: uvicorn, with limits on connections added, and an event loop that knows how long requests have waited.
+
+uvicorn closes connections that are idle between requests (`timeout_keep_alive`). What it lets clients do, and this module does
+not, with the test in `tests/serving/test_server.py` that has such a client:
+
+- open many connections and send nothing, or half a head: `test_idle_connections_make_room_for_others`; with `limit_concurrency`
+  uvicorn would refuse all others meanwhile, probes too;
+- send half a head and wait: `test_heads_that_do_not_come_are_not_waited_for`;
+- ask, and read no answers: `test_answers_that_are_not_read_hold_no_place`;
+- send a head without end: `test_a_head_without_end_is_refused`, `test_a_head_of_many_headers_is_refused`;
+- send chunks, extensions or trailers without end: `test_what_follows_a_head_without_end_is_not_read`;
+- send thousands of requests ahead: `test_too_many_requests_sent_ahead_end_the_connection`;
+- let an error answer the request before: `test_what_is_no_request_does_not_answer_the_one_before`.
+
+One that is not hostile offers HTTP/2, as clients in Java do: `test_an_offer_to_speak_http_2_is_not_taken`.
+"""
 
 import asyncio
 import contextlib
 import ctypes
+import math
 import os
 import resource
 import selectors
@@ -24,6 +40,8 @@ _RESERVED = 128
 _DESCRIPTORS_A_MODEL = 6
 _LEAST_DESCRIPTORS = 64
 _GRACE_SECONDS = 10
+#: Seconds after which uvicorn closes a connection that is idle between two requests.
+_IDLE_SECONDS = 5
 #: Most bytes of the headers of a request, and of any other part of one that only makes sense when it is complete.
 _LARGEST_HEAD = 1 << 14
 #: Most requests that a client may send ahead, without waiting for the answer to the first.
@@ -102,6 +120,7 @@ def server(app: Any, n_models: int = 1) -> uvicorn.Server:
         date_header=False,
         ws="none",
         backlog=_BACKLOG,
+        timeout_keep_alive=min(_IDLE_SECONDS, math.ceil(app.limits.seconds)),
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
     return uvicorn.Server(config)
@@ -141,7 +160,8 @@ class _Door:
         self.most = most
         self.seconds = seconds
         #: Connections that wait for their client, to send a head or to read an answer; the one that waits for longest first.
-        self.idle: dict[_Connection, asyncio.TimerHandle] = {}
+        #: One that is idle between requests has no timer here: uvicorn closes it.
+        self.idle: dict[_Connection, asyncio.TimerHandle | None] = {}
 
 
 class _Parser(httptools.HttpRequestParser):
@@ -234,8 +254,12 @@ class _Connection(HttpToolsProtocol):
         super().data_received(data)
         if self._n_open > _LARGEST_HEAD and not self.transport.is_closing():
             self.send_400_response("A head that is too large was received.")
-        if self._answers() and not self.flow.write_paused:
-            self._stop_waiting()
+        if self._answers():
+            if not self.flow.write_paused:
+                self._stop_waiting()
+        elif self._door.idle.get(self) is None and not self.transport.is_closing():
+            # The beginning of a head, for which uvicorn has no limit.
+            self._wait()
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -292,9 +316,9 @@ class _Connection(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        # Also where this was the last one: it stays open until its client has read it.
-        if not self._answers():
-            self._wait()
+        # Where this was the last one, it stays open until its client has read it.
+        if not self._answers() and self not in self._door.idle:
+            self._door.idle[self] = None
 
     def leave(self) -> None:
         """Close the connection at once."""

@@ -14,19 +14,17 @@ from online_rank.arguments import flag, integer
 from online_rank.arguments import number as real
 from online_rank.base import abilities_of, ranker_of, steps_of
 from online_rank.base.anatomy import learned_measure
-from online_rank.base.forgetting import parts_of
 from online_rank.base.schema import Array, Count, Derived, DictOf, Nested, Plain, Schema, Text, TupleOf
 from online_rank.base.undo import Undo, all_or_nothing
-from online_rank.intervals import Interval, LossInterval
 from online_rank.metrics import metric
 from online_rank.preprocessing._columns import ColumnTransformer
-from online_rank.preprocessing.history import History
 from online_rank.query import Block
 from online_rank.serving.challenge import Challenge
 from online_rank.serving.clock import CLOCK
+from online_rank.serving.counted import Counted, Measured
 from online_rank.serving.pending import PendingQueries
 from online_rank.serving.plan import FeedbackPlan
-from online_rank.serving.queries import query_of
+from online_rank.serving.queries import Needs, query_of
 from online_rank.serving.reading import Evidence, read, remembered_in, request_of
 
 #: What is counted.
@@ -52,13 +50,13 @@ _READ_BYTES = 1 << 25
 MOST_EVIDENCE, _MOST_KEPT = 100, 100_000
 
 
-class ServiceState:
+class ServiceState(Counted):
     """The data of a `RankingService`, and how it is kept; see there for its parameters."""
 
     _schema = Schema(
         n_changes=Count(),
         _pending=Nested("PendingQueries"),
-        _metric=Nested("RankingMetric"),
+        _metric=Measured("RankingMetric"),
         _learned=DictOf(Plain(), TupleOf(Count(), Count())),
         _counts=DictOf(Text(*_COUNTED), Count()),
         _served=Array(3, low=0.0),
@@ -72,13 +70,15 @@ class ServiceState:
         _read=Derived(),
         _find_learned=Derived(),
         takes_any_context=Derived(),
+        _needs=Derived(),
+        _unmeasured=Derived(),
     )
 
-    #: Number of the lists drawn, and the sum of the shares of the greedy DCG that they keep. Older files lack it: zeros.
-    _kept: Any = None
     #: How much evidence sessions and users have given on a day, the last one of which feedback came. Older files lack it.
     _evidence: Any = None
     _evidence_day: int = 0
+    #: What the models take; None until somebody asks.
+    _needs: Needs | None = None
     #: Whether its model may get a context that it does not look at: a reader does not know the learner's challenger.
     takes_any_context: bool = False
 
@@ -132,6 +132,7 @@ class ServiceState:
         self._counts = dict.fromkeys(_COUNTED, 0)
         self._target = learned_measure(model)
         self._served = np.zeros(3)
+        self._unmeasured = []
         self._kept = np.zeros(2)
         self._longest_delay = 0
         self._evidence = {}
@@ -143,6 +144,20 @@ class ServiceState:
         return [self.model] if self.challenge is None else [self.model, self.challenge.model]
 
     @property
+    def needs(self) -> Needs:
+        """What the models take."""
+        found, challenge = self._needs, self.challenge
+        rivals = 1 if challenge is None else 2
+        if (
+            found is None
+            or found.models[0] is not self.model
+            or len(found.models) != rivals
+            or (challenge is not None and found.models[1] is not challenge.model)
+        ):
+            found = self._needs = Needs(self.models, self.takes_any_context)
+        return found
+
+    @property
     def now(self) -> float | None:
         """The latest time of requests, where there is a window and there was one."""
         now = self._pending.now
@@ -150,65 +165,11 @@ class ServiceState:
 
     def _time(self, at: float | None) -> float | None:
         """The time at which a query is learned: its own, or the latest time of requests; None if no model asks for it."""
-        asked_for = [each.abilities.takes_time for each in self.models]
-        if at is None and any(asked_for):
+        if not self.needs.takes_time:
+            return None
+        if at is None:
             at = CLOCK.now() if self.now is None else self.now
-        return at if any(asked_for) else None
-
-    @property
-    def draws(self) -> bool:
-        """Whether the model draws the rankings to show, to learn from clicks on them."""
-        return abilities_of(self.model).draws
-
-    @property
-    def n_waiting(self) -> int:
-        """Number of queries waiting for feedback."""
-        return len(self._pending)
-
-    def counts(self) -> dict[str, int]:
-        """What only grows: how many queries were ranked, learned, and forgotten, and what became of feedback."""
-        return {**self._counts, "evicted": self._pending.n_evicted, "expired": self._pending.n_expired}
-
-    def stats(self) -> dict[str, Any]:
-        """Counts and figures since the first start of the service, across restarts with a checkpoint.
-
-        Losses are of rankings whose grades arrived (`served_interval`): their sum, their mean, and its interval.
-        """
-        interval = self.served_interval()
-        histories = {str(step): {"keys": step.n_keys, "left": step.n_left} for step in parts_of(self.model, History)}
-        return {
-            **self.counts(),
-            "pending": self.n_waiting,
-            "early": self._pending.n_early,
-            self.measure: self._metric.get(),
-            "loss_sum": float(self._served[1]),
-            "loss_mean": interval.mean if interval.n else None,
-            "loss_mean_interval": [interval.lower, interval.upper],
-            "longest_delay": self._longest_delay,
-            **({"keep": self.keep, "kept_sum": float(self._kept[1]), "kept_mean": self.kept_mean} if self.draws else {}),
-            **({} if self.challenge is None else {"challenger": self.challenge.figures()}),
-            **({"histories": histories} if histories else {}),
-        }
-
-    @property
-    def keep(self) -> float | None:
-        """The budget of exploring: the least share of the greedy list's DCG@k that users see in expectation; None for none."""
-        found: float | None = ranker_of(self.model).keep
-        # Lists that are drafted without a budget may keep nothing.
-        return found if self.challenge is None or not self.draws else self.challenge.keep
-
-    @property
-    def kept_mean(self) -> float | None:
-        """Mean, over the lists drawn so far, of the least share of the greedy list's DCG@k that such a draw keeps."""
-        n, total = self._kept.tolist()
-        return total / n if n else None
-
-    def served_interval(self, level: float = 0.95) -> Interval:
-        """Interval for the mean expected loss of the rankings served so far, valid at all times with probability `level`.
-
-        It covers queries whose grades arrived, and is valid on any stream (`online_rank.intervals`).
-        """
-        return LossInterval(self._served).interval(level)
+        return at
 
     def limit(self, wait: float, wait_bytes: int, clock_skew: float) -> None:
         """Change the limits; anything beyond them is dropped at the next query. A checkpoint has to follow."""
@@ -263,6 +224,7 @@ class ServiceState:
 
         It is only for saving: rows kept in tables are not written again with the model.
         """
+        self.measure_served()  # The copy has the same metric.
         bare = copy.copy(self)
         bare._learned, bare._read = {}, {}
         bare._pending = self._pending.without_queries()
@@ -320,10 +282,16 @@ class ServiceState:
 
     def _record(self, log: list[Undo], _: Any = None) -> None:
         """Add to a log what undoes the changes of a request, except changes of the models."""
-        log.append(self._read.clear)
-        states = [vars(self), self._counts] if self.challenge is None else [vars(self), self._counts, vars(self.challenge)]
-        log += [functools.partial(state.update, state.copy()) for state in states]
-        self._pending._record(log)
+        pending, own, counts = vars(self._pending), vars(self), self._counts
+        log += [
+            self._read.clear,
+            functools.partial(own.update, own.copy()),
+            functools.partial(counts.update, counts.copy()),
+            self._pending._derive,
+            functools.partial(pending.update, pending.copy()),
+        ]
+        if self.challenge is not None:
+            log.append(functools.partial(vars(self.challenge).update, vars(self.challenge).copy()))
 
     def _count(self, name: str | None) -> None:
         """Count a request."""
@@ -335,7 +303,7 @@ class ServiceState:
         """The query that waits under a number, and was asked by this request: as it was read, or read again."""
         block = self._read.get(number)
         if block is None:
-            block = query_of(self, read(request_of(text)))._replace(remembered=remembered_in(text))
+            block = query_of(self.needs, read(request_of(text)))._replace(remembered=remembered_in(text))
             self._hold(number, len(text), block)
         return block
 
@@ -386,15 +354,21 @@ class ServiceState:
 
     def end(self, changes: all_or_nothing, query_id: Any, digest: int, counted: str) -> None:
         """A query was learned, or goes; feedback on it comes too late. The last of the changes, which undo it."""
-        is_full = self._find_learned is None and len(self._learned) >= _IN_MEMORY
-        forgotten = [next(iter(self._learned))] if is_full else []
-        changes.include_entries(self._learned, [query_id, *forgotten], sort=True)
-        self._learned[query_id] = (self.n_changes + 1, digest)
-        for each in forgotten:
-            del self._learned[each]
-        self._count(counted)
-        self._read.pop(self._pending.number(query_id) or 0, None)
-        self._pending.leave(changes, query_id)
+        learned, pending = self._learned, self._pending
+        if self._find_learned is None and len(learned) >= _IN_MEMORY:
+            forgotten = next(iter(learned))
+            changes.include_entries(learned, [query_id, forgotten], sort=True)
+            del learned[forgotten]
+        elif query_id in learned:
+            changes.include_entries(learned, [query_id], sort=True)
+        else:
+            changes.log.append(functools.partial(learned.pop, query_id, None))
+        learned[query_id] = (self.n_changes + 1, digest)
+        self._counts[counted] += 1
+        self.n_changes += 1
+        if query_id in pending._queries:
+            self._read.pop(pending._queries[query_id][0], None)
+            pending.leave(changes, query_id)
 
 
 def _require_met(model: Any) -> None:

@@ -5,10 +5,12 @@ import itertools
 import re
 from collections.abc import Collection, Iterable, Mapping
 
+from online_rank.serving.kinds import KINDS
+
 #: Ranking and explaining; feedback; everything, such as models, figures, forgetting.
 ROLES = ("rank", "learn", "admin")
 #: The kinds of requests of each role but the last, which has all.
-KINDS = {"rank": frozenset({"rank", "explain"}), "learn": frozenset({"grades", "clicks", "event", "teach"})}
+_KINDS = {"rank": frozenset({"rank", "explain"}), "learn": frozenset({"teach", *(kind.__name__.lower() for kind in KINDS)})}
 _LEAST = 8
 
 
@@ -56,7 +58,7 @@ def kinds_of(roles: Collection[str]) -> frozenset[str] | None:
     >>> sorted(kinds_of({"rank"})), kinds_of({"rank", "admin"})
     (['explain', 'rank'], None)
     """
-    return None if "admin" in roles else frozenset().union(*(KINDS[role] for role in roles))
+    return None if "admin" in roles else frozenset().union(*(_KINDS[role] for role in roles))
 
 
 def tokens_in(text: str) -> dict[str, list[str]]:

@@ -6,12 +6,12 @@ import logging
 import re
 import secrets
 from collections.abc import Mapping
-from typing import Self
 
 _REQUEST_ID = re.compile(rb"[\w.~:/+=@-]{1,128}")
 #: W3C Trace Context: version, trace, span, flags. Later versions may have more.
 _TRACEPARENT = re.compile(rb"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?")
-_current: contextvars.ContextVar["Trace"] = contextvars.ContextVar("online_rank.trace")
+#: What identifies the request of this task, and of tasks that begin in it.
+CURRENT: contextvars.ContextVar["Trace"] = contextvars.ContextVar("online_rank.trace")
 
 
 class Trace:
@@ -32,36 +32,29 @@ class Trace:
     32
     """
 
+    #: Whether it is answered: tasks that continue, such as the one that writes, are about other requests then.
+    is_answered = False
+
     def __init__(self, headers: Mapping[bytes, bytes]) -> None:
-        self._headers = headers
-        self._is_answered = False
+        self.headers = headers
 
     @functools.cached_property
     def request_id(self) -> str:
         """The id of the request."""
-        given = self._headers.get(b"x-request-id", b"")
+        given = self.headers.get(b"x-request-id", b"")
         return given.decode() if _REQUEST_ID.fullmatch(given) else secrets.token_hex(16)
 
     @property
     def trace_id(self) -> str | None:
         """The trace that the request is part of; None without one."""
-        found = _TRACEPARENT.fullmatch(self._headers.get(b"traceparent", b""))
+        found = _TRACEPARENT.fullmatch(self.headers.get(b"traceparent", b""))
         return found and found[1].decode()
-
-    def __enter__(self) -> Self:
-        """Let log lines of this task have it, and log lines of tasks that begin here, until the request is answered."""
-        _current.set(self)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        # Tasks that continue, such as the one that writes, are about other requests then.
-        self._is_answered = True
 
     @classmethod
     def current(cls) -> "Trace | None":
         """The identity of the request that is answered; None outside of one."""
-        trace = _current.get(None)
-        return None if trace is None or trace._is_answered else trace
+        trace = CURRENT.get(None)
+        return None if trace is None or trace.is_answered else trace
 
 
 def add_trace(record: logging.LogRecord) -> bool:

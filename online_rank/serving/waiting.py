@@ -13,7 +13,7 @@ from online_rank.limits import MAX_ID_LENGTH
 #: Bytes of queries kept in memory if they are on the disk too.
 _IN_MEMORY = 1 << 26
 #: Most rankings that wait under one id, of which a further one takes the place of the last; and what marks their ids.
-_MOST_PAGES, _MARK = 10, "\x1f"
+_MOST_PAGES, MARK = 10, "\x1f"
 
 
 class WaitingQueries:
@@ -29,6 +29,7 @@ class WaitingQueries:
         n_stored=Derived(),
         _fetch=Derived(),
         _in_memory=Derived(),
+        paged=Derived(),
     )
 
     def __init__(self, max_bytes: int) -> None:
@@ -38,6 +39,8 @@ class WaitingQueries:
         self._n_bytes = 0
         #: Number, bytes, time and content of each query, the oldest first.
         self._queries: dict[Hashable, tuple[int, int, float | None, Any]] = {}
+        #: The ids under which several rankings wait, or did.
+        self.paged: set[Hashable] = set()
         # If queries are on the disk too: the number written, the function that reads one, and those still in memory.
         self.n_stored = 0
         self._fetch: Callable[[int], Any] | None = None
@@ -81,6 +84,8 @@ class WaitingQueries:
 
         `known` are the documents that feedback on a ranking may be about, by its id.
         """
+        if query_id not in self.paged:
+            return query_id
         waiting = [page for page in pages_of(query_id) if page in self._queries]
         if waiting in ([], [query_id]):
             return query_id
@@ -155,7 +160,7 @@ def pages_of(query_id: str | int) -> list[Any]:
     ['q1', 'q1', 'q1']
     """
     told = json.dumps(query_id)
-    return [query_id, *[f"{_MARK}{page} {told}" for page in range(2, _MOST_PAGES + 1) if len(told) < MAX_ID_LENGTH - 10]]
+    return [query_id, *[f"{MARK}{page} {told}" for page in range(2, _MOST_PAGES + 1) if len(told) < MAX_ID_LENGTH - 10]]
 
 
 def asked_as(page: Any) -> Any:
@@ -166,4 +171,4 @@ def asked_as(page: Any) -> Any:
     >>> [asked_as(page) for page in pages_of(7)[:2]]
     [7, 7]
     """
-    return json.loads(page.partition(" ")[2]) if type(page) is str and page[:1] == _MARK else page
+    return json.loads(page.partition(" ")[2]) if type(page) is str and page[:1] == MARK else page

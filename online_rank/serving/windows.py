@@ -3,16 +3,13 @@
 import contextlib
 from typing import Any
 
-from msgspec import UNSET
-
 from online_rank.base.undo import all_or_nothing
 from online_rank.query.grades import MAX_GRADE
-from online_rank.serving import messages
-from online_rank.serving.learning import NOT_CLICKS, forget_query, learn_waiting
+from online_rank.serving.learning import forget_query, learn_waiting
 from online_rank.serving.outcomes import Outcome, Reply
 from online_rank.serving.plan import GRADE, PLACE
-from online_rank.serving.reading import Evidence, displayed_in, evidence_of, feedback_of
-from online_rank.serving.requirements import require_known
+from online_rank.serving.queries import require_known
+from online_rank.serving.reading import Evidence, evidence_of
 from online_rank.serving.service_state import ServiceState
 
 #: Most queries that are learned after one request since their windows have ended; the others follow after the next ones.
@@ -21,7 +18,7 @@ _MOST_CLOSED = 32
 
 def gather(state: ServiceState, message: Any, request: bytes, at: float, now: float) -> Reply:
     """Take feedback that is learned when the window of its query ends; `at` may be ahead of `now`. Raises ValueError."""
-    given, pending, displayed = given_by(state, message), state._pending, displayed_in(message)
+    given, pending, displayed = given_by(state, message), state._pending, message.as_displayed()
     evidence = evidence_of(message, now)
     query_id = state.meant(message.id, () if displayed else given)
     place = pending.placed(query_id, at) if state.learned_as(query_id) is None else "late"
@@ -48,16 +45,7 @@ def gather(state: ServiceState, message: Any, request: bytes, at: float, now: fl
 
 def given_by(state: ServiceState, message: Any) -> dict[Any, float]:
     """What a message gives to documents. Raises ValueError for what this service cannot learn from."""
-    if isinstance(message, messages.Event):
-        value = None if message.value is UNSET else message.value
-        given = {message.doc: state._pending.plan.value_of(message.event, value)}  # type: ignore[union-attr]
-    elif isinstance(message, messages.Grades) and state.draws:
-        raise ValueError("this service learns from clicks and events, not from grades")
-    elif isinstance(message, messages.Clicks) and not state.draws:
-        raise ValueError(NOT_CLICKS)
-    else:
-        documents, _ = feedback_of(message)
-        given = documents if isinstance(documents, dict) else dict.fromkeys(documents, 1)
+    given: dict[Any, float] = message.given(state._pending.plan, state.draws)
     for name, value in given.items():
         if value > MAX_GRADE or not (state.draws or value == int(value)):
             wanted = f"{'a number' if state.draws else 'an integer'} from 0 to {MAX_GRADE}"
@@ -69,8 +57,8 @@ def take(
     state: ServiceState, message: Any, given: dict[Any, float], evidence: Evidence, at: float, now: float | None = None
 ) -> None:
     """Feedback was accepted."""
-    kind = message.event if isinstance(message, messages.Event) else GRADE
-    ungraded, displayed = None if kind else feedback_of(message)[1], displayed_in(message)
+    kind, displayed = message.kind, message.as_displayed()
+    ungraded = message.feedback()[1] if kind == GRADE else None
     query_id = state.meant(message.id, () if displayed else given)
     with all_or_nothing(state) as changes:
         state._count("accepted")

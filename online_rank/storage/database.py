@@ -156,7 +156,8 @@ class Database(Rows):
                 os.close(open_in(path, each, os.O_RDWR))
         # Accessible only to the owner; SQLite gives its other files the same mode.
         os.close(open_in(path, name, os.O_RDWR | os.O_CREAT))
-        self._in_place: dict[Path, Any] = {}
+        self._names = str(self._file), str(self._log)
+        self._in_place: dict[str, Any] = {}
         self._pages = 0
         self._write_log_anew()
         super().__init__(
@@ -276,7 +277,8 @@ class Database(Rows):
 
     def _see(self) -> None:
         """Remember the identity and size of the files."""
-        self._in_place = {path: identity(path) for path in (self._file, self._log) if path in self._in_place or path.exists()}
+        before = self._in_place
+        self._in_place = {path: identity(path) for path in self._names if path in before or os.path.exists(path)}
 
 
 def insert(connection: sqlite3.Connection, table: str, rows: Sequence[tuple[Any, ...]]) -> None:
@@ -300,6 +302,9 @@ def digest_of(*parts: bytes | memoryview) -> bytes:
     """A 16-byte digest of concatenated parts."""
     digest = hashlib.blake2b(digest_size=16)
     for part in parts:
+        if len(part) <= _SLICE:
+            digest.update(part)
+            continue
         for at in range(0, len(part), _SLICE):
             digest.update(part[at : at + _SLICE])
     return digest.digest()

@@ -138,7 +138,7 @@ def open_in(path: Path, name: str, flags: int) -> int:
     return file
 
 
-def identity(path: Path) -> Any:
+def identity(path: str | Path) -> Any:
     """The identity and size of the file with a name. Raises CheckpointError if no file has it."""
     try:
         found = os.lstat(path)

@@ -89,8 +89,10 @@ class Journal(Generations, StateStore):
         journal: list[tuple[Any, ...]] = []
         queries: list[tuple[Any, ...]] = []
         learned: list[tuple[Any, ...]] = []
+        n_bytes = 0
         for outcome, number, content, ended in changes:
             at += 1
+            n_bytes += len(outcome) + len(content)
             own = b"" if number is None else digest_of_query(number, content)
             chain = chained(chain, at, outcome, own)
             journal.append((at, outcome, number, chain))
@@ -99,11 +101,11 @@ class Journal(Generations, StateStore):
             if ended is not None:
                 query_id, feedback, time_of = ended
                 learned.append((at, query_id, feedback, time_of, digest_of_id(at, query_id, feedback, time_of)))
-        n_bytes = sum(len(change.outcome) + len(change.query) for change in changes)
         if journal:
             with self._database.transaction(wait, n_bytes) as connection:
                 for table, rows in (("journal", journal), ("query", queries), ("learned", learned)):
-                    insert(connection, table, rows)
+                    if rows:
+                        insert(connection, table, rows)
         elif wait:
             self._database.sync()
         self.change, self._chain = at, chain

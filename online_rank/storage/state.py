@@ -66,7 +66,7 @@ class StateDirectory(Journal, CheckpointDirectory):
     _synced_at = 0.0
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._count = -1
+        self._count, self._count_path = -1, os.path.join(path, _COUNT)
         super().__init__(path)
         try:
             # Everything read so far is on the disk.
@@ -172,7 +172,7 @@ class StateDirectory(Journal, CheckpointDirectory):
     def _acknowledge(self) -> None:
         """Write the number of the last change outside the log."""
         line = _line(self._run, self.change)
-        there, _ = identity(self.path / _COUNT)
+        there, _ = identity(self._count_path)
         here = os.fstat(self._count)
         self.saved.require(there == (here.st_ino, here.st_dev), f"{_COUNT} was replaced while it was in use")
         try:

@@ -122,7 +122,7 @@ class _Packer:
         if id(value) in self._seen:
             raise TypeError(f"cannot save {where}: the same {name} also occurs elsewhere in the model")
         self._seen.add(id(value))
-        if self._held is not None and isinstance(value, QueryStep):
+        if self._held is not None and issubclass(type(value), QueryStep):
             self._held.enter_context(value._lock)
         settings, state = split(value, where)
         if self._checked:

@@ -195,7 +195,7 @@ def test_memory_that_cannot_be_had_for_a_snapshot_leaves_the_weights(monkeypatch
     def no_memory(*_, **__):
         raise MemoryError
 
-    monkeypatch.setattr("online_rank.base.reader.record_state", no_memory)
+    monkeypatch.setattr("online_rank.base.step.record_state", no_memory)
     with pytest.raises(MemoryError):
         model.learn_many(np.concatenate((X, X)), np.concatenate((Y, Y)), [0, 0, 0, 1, 1, 1])
     monkeypatch.undo()
@@ -213,7 +213,7 @@ def test_memory_that_cannot_be_had_for_the_rows_of_a_query_leaves_the_weights(mo
     def no_memory(*_, **__):
         raise MemoryError
 
-    monkeypatch.setattr("online_rank.base.reader.record_state", no_memory)
+    monkeypatch.setattr("online_rank.base.step.record_state", no_memory)
     with pytest.raises(MemoryError), all_or_nothing() as changes:
         changes.include(model, read_query(wide, Y[:2]))
     monkeypatch.undo()

@@ -29,8 +29,8 @@ from online_rank.query import read_query
 from online_rank.serving import Challenge, FeedbackPlan
 from online_rank.serving.messages import BINARY_BEGINS
 from online_rank.serving.protocol import RankingService
+from online_rank.serving.queries import arrays_of, cells_allowed
 from online_rank.serving.reading import read
-from online_rank.serving.requirements import arrays_of, cells_allowed
 from tests.campaigns.children import Died, in_child
 from tests.campaigns.found import Found
 from tests.models import REGISTRY, SERVED, is_ranker

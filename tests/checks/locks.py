@@ -90,7 +90,7 @@ def _lockable(value: Any, seen: set[int]) -> Iterator[Any]:
     if id(value) in seen:
         return
     seen.add(id(value))
-    if isinstance(value, QueryStep):
+    if issubclass(type(value), QueryStep):
         if value.abilities.learns:
             yield value
         settings = () if issubclass(type(value), compose.Pipeline) else value._get_params()  # type: ignore[attr-defined]

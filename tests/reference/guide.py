@@ -2,7 +2,7 @@
 
 import json
 
-from online_rank.serving.messages import EXAMPLES
+from online_rank.serving.kinds import EXAMPLES
 from online_rank.serving.reading import _ANY, _meanings
 
 

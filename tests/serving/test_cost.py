@@ -21,7 +21,7 @@ def test_a_ranking_does_not_copy_the_weights():
         served = ServedModel(DurableService(RankingService(HashedFeatures(BITS) | PerceptronRanker())))
         for each in (ask, teach):
             await served.answer(each)
-        served.monitor._shown_at = float("-inf")
+        served.monitor.shows_from = float("-inf")
         tracemalloc.start()
         try:
             await served.answer(ask)

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from online_rank import HashedFeatures, PerceptronRanker, PlackettLuce, StreamScaler, SwapRanker
 from online_rank.serving import FeedbackPlan, Models, RankingApp, RankingService
-from online_rank.serving.messages import EXAMPLES, Message
+from online_rank.serving.kinds import EXAMPLES
+from online_rank.serving.messages import Message
 from online_rank.serving.openapi import description
 from tests.reference.guide import guide
 from tests.serving.asking import asked

@@ -27,13 +27,16 @@ from online_rank import (
     StreamScaler,
     SwapRanker,
 )
+from online_rank.intervals import LossInterval
 from online_rank.serving import FeedbackPlan, commit
 from online_rank.serving.commit import CommitError, GroupCommit
+from online_rank.serving.course import Course
 from online_rank.serving.durable import DurableService
 from online_rank.serving.http import Limits, RankingApp
 from online_rank.serving.models import KeyRefused, Models
-from online_rank.serving.monitor import Course, Monitor
+from online_rank.serving.monitor import Monitor
 from online_rank.serving.openapi import description
+from online_rank.serving.outcomes import Reply
 from online_rank.serving.protocol import RankingService
 from online_rank.storage.files import to_bytes
 from online_rank.storage.folder import CheckpointError
@@ -603,7 +606,7 @@ class TestViewers:
             assert sorted(await asyncio.gather(*viewers)) == [200] * 3 + [503] * 4
             app._stopping.clear()
             viewers = [asyncio.create_task(view()) for _ in range(3)]
-            await until(lambda: app._n_streams == 3)
+            await until(lambda: app._pages.n_open == 3)
             app.stop()
             assert await asyncio.gather(*viewers) == [200] * 3
 
@@ -616,7 +619,7 @@ class TestViewers:
             model = await app.models.get(None)
             monkeypatch.setattr(model.monitor, "shown", lambda of: made.append(of) or {})
             viewers = [asyncio.create_task(client.get("/events")) for _ in range(5)]
-            await until(lambda: app._n_streams == 5)
+            await until(lambda: app._pages.n_open == 5)
             await asyncio.sleep(0.05)
             app.stop()
             texts = {(await viewer).text for viewer in viewers}
@@ -1151,7 +1154,6 @@ class TestMonitor:
         for number in range(40):
             rank, learn = (json.dumps(request).encode() for request in query(number))
             answer = service.handle(rank).answer
-            monitor.changed()
             before = monitor.before_learning(service.model)
             monitor.learned(service.handle(learn), service.model, before)
             grades = json.loads(learn)["grades"]
@@ -1174,11 +1176,14 @@ class TestMonitor:
         json.dumps(shown, allow_nan=False)
 
     def test_a_rise_of_the_loss_is_marked_once_and_its_fall_is_not(self):
-        monitor, model = Monitor(), PerceptronRanker()
+        monitor, model, account = Monitor(), PerceptronRanker(), LossInterval()
         rng = np.random.default_rng(0)
         for t in range(3000):
             level = 0.5 if 1000 <= t < 2000 else 0.1
-            monitor._count("grades", float(np.clip(level + 0.05 * rng.normal(), 0, 1)), model)
+            loss = float(np.clip(level + 0.05 * rng.normal(), 0, 1))
+            account.update(loss)
+            reply = Reply({"id": t}, feedback={}, served={}, loss=loss, account=account.sums.copy())
+            monitor.learned(reply, model, None)
         (mark,) = monitor.drifts
         assert 1000 < mark < 1100
 
@@ -1188,12 +1193,11 @@ class TestMonitor:
         for number in range(20):
             rank, learn = (json.dumps(request).encode() for request in query(number))
             service.handle(rank)
-            monitor.changed()
             monitor.learned(service.handle(learn), service.model, None)
-        rows = shown_by(monitor, service)["course"]
-        assert rows[-1][5] == pytest.approx(model.certificate().loss)
-        assert rows[-1][0] == monitor.losses.n
-        assert all(row[5] <= row[6] for row in rows)
+        ((n, loss, bound),) = shown_by(monitor, service)["certified"]
+        assert n == monitor.losses.n == shown_by(monitor, service)["course"][-1][0]
+        assert loss == pytest.approx(model.certificate().loss)
+        assert loss <= bound
 
     def test_figures_are_of_one_kind_of_feedback(self):
         service = RankingService(SwapRanker(PlackettLuce(k=3, seed=1)))
@@ -1243,10 +1247,9 @@ class TestMonitor:
         for number, place in enumerate(places):
             rank, _ = query(number)
             answer = service.handle(json.dumps(rank).encode()).answer
-            monitor.changed()
             clicked = [answer["ranking"][place - 1]] if place else []
             learn = json.dumps({"id": number, "clicks": clicked}).encode()
-            monitor._shown_at = -1.0
+            monitor.shows_from = -1.0
             before = monitor.before_learning(service.model)
             reply = service.handle(learn)
             monitor.learned(reply, service.model, before)

@@ -247,7 +247,7 @@ def test_a_challenger_that_needs_arrays_is_counted():
 def test_what_was_accepted_under_larger_limits_is_replayed(monkeypatch):
     docs = {f"d{i}": {f"x{i}": 1} for i in range(700)}
     line = request(id=2, docs=docs, grades={name: i % 3 for i, name in enumerate(docs)})
-    monkeypatch.setattr("online_rank.serving.requirements.MAX_CELLS", 1 << 20)
+    monkeypatch.setattr("online_rank.serving.queries.MAX_CELLS", 1 << 20)
     before, after = RankingService(SwapRanker()), RankingService(SwapRanker())
     outcome = before.handle(line).outcome
     monkeypatch.undo()

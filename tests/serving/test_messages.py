@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from online_rank.limits import MAX_DOCUMENTS
 from online_rank.serving import reading
-from online_rank.serving.messages import EXAMPLES
+from online_rank.serving.kinds import EXAMPLES
 from online_rank.serving.reading import RequestError, digest_of, read
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)

@@ -23,7 +23,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "docs" / "monitoring"
 @pytest.mark.parametrize("name", ["alerts.yml", "dashboard.json"])
 def test_every_figure_that_is_asked_for_is_given(name):
     app = RankingApp(Models(lambda: RankingService(PerceptronRanker())))
-    app.figures.answered("/rank", 200, 0.01)
+    app.figures.requests.append(("/rank", 200, 0.01))
     given = set(re.findall(r"^(online_rank_\w+)", app.figures.text(), re.MULTILINE))
     asked = set(re.findall(r"\bonline_rank_\w+", (FOLDER / name).read_text())) - {"online_rank"}
     assert len(asked) > 5
@@ -88,7 +88,6 @@ def test_a_monitor_keeps_no_scores_of_rankings():
     service, monitor, sizes = RankingService(PerceptronRanker()), Monitor(), []
     for i in range(30):
         docs = {f"d{j}": {"x": j} for j in range(1000)}
-        monitor.changed()
         before = monitor.before_learning(service.model)
         monitor.learned(service.handle(json.dumps({"id": i, "docs": docs}).encode()), service.model, before)
         graded = service.handle(json.dumps({"id": i, "grades": dict.fromkeys(docs, 1)}).encode())
@@ -110,7 +109,7 @@ def test_a_blend_is_certified_against_todays_rule():
         lost += measure("ndcg@10").loss([by_rule[d] for d in "uvwxyz"], [*grades.values()], ties="pessimistic")
         monitor.learned(service.handle(json.dumps({"id": i, "grades": grades}).encode()), service.model, None)
     shown = monitor.shown(service.model)
-    account, (*_, total, bound) = shown["account"], shown["course"][-1]
+    account, (_, total, bound) = shown["account"], shown["certified"][-1]
     assert account["favoured"] == pytest.approx(lost)
     assert total == account["served"] < lost
     assert account["excess"] == certificate_of(service.model).facts["serving_gap"] < 1.0

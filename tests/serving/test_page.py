@@ -11,8 +11,9 @@ import pytest
 import online_rank.serving
 from online_rank import AdditiveRanker, BlendRanker, BoostedRanker, PerceptronRanker, SwapRanker
 from online_rank.serving import RankingService
+from online_rank.serving.course import DAY, Today
 from online_rank.serving.curves import copied, curves_of
-from online_rank.serving.monitor import DAY, Monitor, Today
+from online_rank.serving.monitor import Monitor
 
 PAGE = (Path(online_rank.serving.__file__).parent / "page.html").read_text()
 STUB = Path(__file__).parent / "page_stub.js"
@@ -33,13 +34,13 @@ def told(model, n, feedback="grades"):
     """The data of the page after some queries."""
     service, monitor = RankingService(model), Monitor(clicks=feedback == "clicks")
     for i in range(n):
-        monitor._shown_at = float("-inf")
+        monitor.shows_from = float("-inf")
         before = monitor.before_learning(service.model)
         docs = {f"{LONG}-{j}.html": {"x": float(j), "y": float(i % 3)} for j in range(3)}
         service.handle(json.dumps({"id": f"{LONG}?{i}", "docs": docs}).encode())
         given = [f"{LONG}-1.html"] if feedback == "clicks" else {name: int(name[-6] == "2") for name in docs}
         monitor.learned(service.handle(json.dumps({"id": f"{LONG}?{i}", feedback: given}).encode()), service.model, before)
-    today = {**Today({}).figures(), **service.counts()}
+    today = {**Today({}).figures({}), **service.counts()}
     return {"data": {**monitor.figures(service.stats()), **monitor.shown(service.model), "today": today, "journal_bytes": None}}
 
 
@@ -81,13 +82,13 @@ def test_a_chart_has_several_ticks_and_cards_without_content_are_hidden():
 
 def test_a_day_begins_with_the_counts_before_its_first_request(monkeypatch):
     now, counts = [10 * DAY - 60.0], {"ranked": 5}
-    monkeypatch.setattr("online_rank.serving.monitor.CLOCK.now", lambda: now[0])
+    monkeypatch.setattr("online_rank.serving.course.CLOCK.now", lambda: now[0])
     today = Today(dict(counts))
     for moved, since, ranked in ((0.0, now[0], 1), (120.0, 10 * DAY, 1), (60.0, 10 * DAY, 2), (2 * DAY, 12 * DAY, 1)):
         now[0] += moved
+        today.begin(dict(counts))
         counts["ranked"] += 1
-        today.take(dict(counts))
-        assert today.figures() == {"since": since, "ranked": ranked}
+        assert today.figures(counts) == {"since": since, "ranked": ranked}
 
 
 def test_decisions_are_shown_the_latest_first_with_the_challenger():

@@ -99,7 +99,7 @@ def test_models_to_go_back_to(tmp_path, is_stored):
 def test_large_queries_are_not_read_again_and_all_together_stay_small():
     """One of more than 256 kB was decoded again when its feedback came: 3.0 ms of 150 documents with 136 features, not 0.6."""
     state = ServiceState(PerceptronRanker())
-    block = queries.query_of(state, read(b'{"id": 1, "docs": {"a": {"x": 1}}}'))
+    block = queries.query_of(state.needs, read(b'{"id": 1, "docs": {"a": {"x": 1}}}'))
     for number in range(1, 100):
         state._hold(number, 1 << 20, block)
     assert [*state._read] == [*range(68, 100)]

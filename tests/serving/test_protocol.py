@@ -17,7 +17,7 @@ from online_rank.bounds import certificate_of
 from online_rank.measures.learned import measure
 from online_rank.metrics import metric
 from online_rank.serving import windows
-from online_rank.serving.durable import _parsed, _query
+from online_rank.serving.journalled import parsed, written
 from online_rank.serving.pending import PendingQueries
 from online_rank.serving.plan import FeedbackPlan
 from online_rank.serving.protocol import RankingService
@@ -524,7 +524,7 @@ def test_what_has_changed_is_answered_and_journalled_where_memory_runs_out_after
 
     service = RankingService(PerceptronRanker(), plan=FeedbackPlan(window=10))
     monkeypatch.setattr(PendingQueries, "_spill", full)
-    for part, name in ((windows, "_close_due"), (service, "_count")):
+    for part, name in ((windows, "_close_due"), (service._pending, "put")):
         reply = service.handle(b'{"id": "%s", "docs": {"a": {"x": 1}, "b": {}}, "ts": 1}' % name.encode())
         assert reply.answer["ranking"] == ["a", "b"]
         assert reply.outcome is not None
@@ -567,7 +567,7 @@ def test_what_could_not_be_saved_is_not_done_again(part, place, value):
         fields, number, waiting = outcome
         service = RankingService(SwapRanker())
         try:
-            service.replay(fields, number, _parsed(_query(waiting)), b"")
+            service.replay(fields, number, parsed(written(waiting)), b"")
         finally:
             to_bytes(service)
             assert service.n_waiting == (outcome == RANKED)

@@ -337,7 +337,7 @@ def test_all_files_are_for_their_owner_alone(mask, tmp_path):
         model = (await client.get("/model?shop=north")).content
         await client.post("/model?shop=north", content=model, headers={"Content-Type": "application/octet-stream"})
         app.models.open_models["north"].inputs._documents = 2
-        app.models.open_models["north"].inputs._looked_at = float("-inf")
+        app.models.open_models["north"].inputs.looks_from = float("-inf")
         await client.post("/rank?shop=north", json={**RANK, "id": 3})
         await app.models.sweep()
 

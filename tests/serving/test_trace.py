@@ -10,7 +10,7 @@ import pytest
 
 from online_rank import PerceptronRanker
 from online_rank.serving import Models, RankingApp, RankingService
-from online_rank.serving.trace import Trace, add_trace
+from online_rank.serving.trace import CURRENT, Trace, add_trace
 from tests.serving.asking import asked
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -94,10 +94,12 @@ def test_a_failure_of_the_server_is_found_in_its_log(caplog, monkeypatch):
 
 def test_no_request_is_answered_after_its_end():
     async def main():
-        with Trace({b"x-request-id": b"r-1"}):
-            assert Trace.current().request_id == "r-1"
-            task = asyncio.create_task(asyncio.sleep(0.01, result=None))
-            after = asyncio.create_task(later())
+        trace = Trace({b"x-request-id": b"r-1"})
+        CURRENT.set(trace)
+        assert Trace.current().request_id == "r-1"
+        task = asyncio.create_task(asyncio.sleep(0.01, result=None))
+        after = asyncio.create_task(later())
+        trace.is_answered = True
         await task
         assert Trace.current() is None
         assert await after is None

@@ -1,0 +1,106 @@
+"""What a service counts and measures: shown when somebody asks, decided upon by nobody."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from online_rank.base import abilities_of, ranker_of
+from online_rank.base.forgetting import parts_of
+from online_rank.base.schema import Nested
+from online_rank.intervals import Interval, LossInterval
+from online_rank.metrics.base import running_means
+from online_rank.preprocessing.history import History
+from online_rank.serving.challenge import Challenge
+from online_rank.serving.pending import PendingQueries
+
+
+class Measured(Nested):
+    """A metric that is saved with all rankings that wait for it."""
+
+    def trim(self, value: Any, owner: Any) -> Any:
+        """The metric, after they are taken into it."""
+        owner.measure_served()
+        return value
+
+
+class Counted:
+    """The counts and figures of a service (`ServiceState`)."""
+
+    model: Any
+    measure: str
+    challenge: Challenge | None
+    _pending: PendingQueries
+    _metric: Any
+    _counts: dict[str, int]
+    _served: np.ndarray
+    _longest_delay: int
+    #: Number of the lists drawn, and the sum of the shares of the greedy DCG that they keep. Older files lack it: zeros.
+    _kept: Any = None
+    #: Scores and grades of rankings that the metric does not have yet (`measure_served`).
+    _unmeasured: Sequence[tuple[list[float], list[int]]] = ()
+
+    @property
+    def draws(self) -> bool:
+        """Whether the model draws the rankings to show, to learn from clicks on them."""
+        return abilities_of(self.model).draws
+
+    @property
+    def n_waiting(self) -> int:
+        """Number of queries waiting for feedback."""
+        return len(self._pending)
+
+    def counts(self) -> dict[str, int]:
+        """What only grows: how many queries were ranked, learned, and forgotten, and what became of feedback."""
+        return {**self._counts, "evicted": self._pending.n_evicted, "expired": self._pending.n_expired}
+
+    def stats(self) -> dict[str, Any]:
+        """Counts and figures since the first start of the service, across restarts with a checkpoint.
+
+        Losses are of rankings whose grades arrived (`served_interval`): their sum, their mean, and its interval.
+        """
+        self.measure_served()
+        interval = self.served_interval()
+        histories = {str(step): {"keys": step.n_keys, "left": step.n_left} for step in parts_of(self.model, History)}
+        return {
+            **self.counts(),
+            "pending": self.n_waiting,
+            "early": self._pending.n_early,
+            self.measure: self._metric.get(),
+            "loss_sum": float(self._served[1]),
+            "loss_mean": interval.mean if interval.n else None,
+            "loss_mean_interval": [interval.lower, interval.upper],
+            "longest_delay": self._longest_delay,
+            **({"keep": self.keep, "kept_sum": float(self._kept[1]), "kept_mean": self.kept_mean} if self.draws else {}),
+            **({} if self.challenge is None else {"challenger": self.challenge.figures()}),
+            **({"histories": histories} if histories else {}),
+        }
+
+    def measure_served(self) -> None:
+        """Take into the metric what it does not have yet: nobody waits for that, and many queries at once take less time."""
+        unmeasured, self._unmeasured = self._unmeasured, []
+        if unmeasured:
+            scores = np.array([score for each, _ in unmeasured for score in each], np.float64)
+            grades = np.array([grade for _, each in unmeasured for grade in each], np.int64)
+            offsets = np.cumsum([0, *(len(each) for each, _ in unmeasured)])
+            running_means(self._metric, scores, grades, offsets, [len(unmeasured)])
+
+    @property
+    def keep(self) -> float | None:
+        """The budget of exploring: the least share of the greedy list's DCG@k that users see in expectation; None for none."""
+        found: float | None = ranker_of(self.model).keep
+        # Lists that are drafted without a budget may keep nothing.
+        return found if self.challenge is None or not self.draws else self.challenge.keep
+
+    @property
+    def kept_mean(self) -> float | None:
+        """Mean, over the lists drawn so far, of the least share of the greedy list's DCG@k that such a draw keeps."""
+        n, total = self._kept.tolist()
+        return total / n if n else None
+
+    def served_interval(self, level: float = 0.95) -> Interval:
+        """Interval for the mean expected loss of the rankings served so far, valid at all times with probability `level`.
+
+        It covers queries whose grades arrived, and is valid on any stream (`online_rank.intervals`).
+        """
+        return LossInterval(self._served).interval(level)
