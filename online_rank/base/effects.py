@@ -43,7 +43,7 @@ class Boxes(NamedTuple):
         return is_there | (self.columns < 0)
 
     def shares(self, shares: Shares) -> np.ndarray:
-        """The share of values in each interval, (L, K); 1 where there is none."""
+        """The share of values in each interval, (L, K); 1 without an interval."""
         return np.where(self.columns < 0, 1.0, shares(np.maximum(self.columns, 0), self.low, self.high))
 
     def singles(self, p: np.ndarray, away: np.ndarray) -> np.ndarray:

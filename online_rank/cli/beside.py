@@ -1,4 +1,4 @@
-"""What trees beside curves were worth in a run of `online-rank train`."""
+"""What trees were worth next to curves in a run of `online-rank train`."""
 
 from typing import Any
 

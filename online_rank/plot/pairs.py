@@ -38,7 +38,7 @@ def pairs(model: Any, *, n: int = 4) -> "list[Axes]":
     Raises
     ------
     TypeError
-        The model serves no trees beside curves: it is no `AdditiveRanker` with trees, or has no evidence yet that they help.
+        The model serves no trees next to curves: it is no `AdditiveRanker` with trees, or has no evidence yet that they help.
     ValueError
         No tree splits by two features.
 

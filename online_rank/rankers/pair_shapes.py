@@ -39,7 +39,7 @@ class PairShape(NamedTuple):
 
 
 def has_pairs(ranker: Any) -> bool:
-    """Whether a ranker serves trees beside curves."""
+    """Whether a ranker serves trees next to curves."""
     trees = getattr(ranker, "_trees", None)
     return trees is not None and bool(getattr(trees, "n_served", 0)) and ranker.has_curves
 

@@ -30,7 +30,7 @@ def model():
     return taught
 
 
-def test_the_strongest_pair_is_that_of_the_product(model):
+def test_the_strongest_pair_has_the_features_of_the_product(model):
     first, *others = pair_shapes_of(model, 3)
     assert first.names == ("price", "fit")
     assert first.strength > 2.0 * max(pair.strength for pair in others)

@@ -107,7 +107,7 @@ def test_a_value_goes_where_its_number_of_single_precision_goes():
 def test_a_split_worked_out_by_hand():
     model = FixedTrees(STUMP)
     # 1.5 is not above the threshold, and decision type 2 sends a missing value like 0.
-    assert model.predict_one([{"clicks": 1.5}, {"clicks": 1.6}, {"other": 3.0}, {"clicks": None}]) == [
+    assert model.predict_one([{"clicks": 1.5}, {"clicks": 1.6}, {}, {"clicks": None}]) == [
         -0.25,
         0.75,
         -0.25,
