@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -12,6 +12,7 @@ from online_rank.arguments import integer
 from online_rank.base import calls, leaving, unknown
 from online_rank.base import reader as columns
 from online_rank.base.anatomy import learned_measure
+from online_rank.base.explain import Split
 from online_rank.base.form import Head, Layered
 from online_rank.base.rounds import LastRound, Round, largest_norm
 from online_rank.base.schema import Array, Count, Schema, schema_of
@@ -204,11 +205,8 @@ class Ranker(QueryStep):
         """The weights by which it ranks, of some columns, if a score is a weighted sum of the features; otherwise None."""
         return None
 
-    def _split(self, block: Any, a: int, b: int) -> tuple[Sequence[Hashable], np.ndarray, bool] | None:
-        """For a ranker that splits the difference between the scores of documents a and b of a query among raw features.
-
-        Returns the features, their parts, and whether these are exact contributions; None if it does not.
-        """
+    def _split(self, block: Any, a: int, b: int) -> Split | None:
+        """The difference between the scores of documents a and b of a query, for a ranker that splits it; otherwise None."""
         return None
 
     def _score_queries(self, X: Any, offsets: np.ndarray) -> np.ndarray:

@@ -67,6 +67,13 @@ class Training(NamedTuple):
     measure: Measure = "ndcg@10"
     passes: Annotated[int, value("N", "Number of passes over the files.", min=1)] = 1
     ranker: Annotated[Kind, value(None, KINDS)] = Kind.additive
+    begin_with: Annotated[
+        str | None,
+        value(
+            "FILE",
+            "Begin with the ranking of a model, which stays as it is, and learn to add to it: LightGBM's text, XGBoost's JSON.",
+        ),
+    ] = None
     target: Annotated[
         str | None,
         value("TARGET", "Train what this target of [bold]export[/bold] can compute, and print what it costs.", "--for"),

@@ -3,7 +3,7 @@
 import itertools
 import types
 import warnings
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from online_rank._kernels import beside, curves
 from online_rank._kernels import hedge as blending
 from online_rank._kernels.codes import ADAPTIVE, CAPPED_SQUARES, DOCUMENTS, MASS, ROOT
 from online_rank.base import Abilities, share_lock
+from online_rank.base.explain import Split
 from online_rank.base.form import Blend, Form, Head, Layered
 from online_rank.base.growth import grown_triangle, with_zeros
 from online_rank.base.halving import halved
@@ -32,7 +33,7 @@ from online_rank.rankers.curved import CurvedRanker, as_read, n_curves, room_for
 from online_rank.rankers.fading import factor_of, left_after
 from online_rank.rankers.growing_trees import GrowingTrees, HedgeOfTrees
 from online_rank.rankers.hedge import LEAST, HedgeAccount, opening
-from online_rank.rankers.leaf_tables import form_of_leaves, mapped_for_trees, shares_of_leaves
+from online_rank.rankers.leaf_tables import form_of_leaves, mapped_for_trees, split_by_leaves
 from online_rank.rankers.members import BY_NUMBER, CURVES, MEMBERS, Members, members_of, n_candidates, without_plain
 from online_rank.rankers.mixed import mix
 from online_rank.rankers.perceptron import PerceptronRanker
@@ -585,14 +586,13 @@ class AdditiveRanker(CurvedRanker):
         grown = Form(names, n, (mapped_for_trees(self._mapped()),), form_of_leaves(*trees.served()))
         return Blend((curved, grown), np.array([trees.factor, 1.0]))
 
-    def _split(self, block: Block, a: int, b: int) -> tuple[Sequence[Hashable], np.ndarray, bool] | None:
+    def _split(self, block: Block, a: int, b: int) -> Split | None:
         told, trees = super()._split(block, a, b), self._trees
         if told is None or trees is None or not trees.n_served:
             return told
-        names, values, _ = told
         X = (block.X if self._reader.fits(self, block) else self._reader.align(self, block).X)[[a, b]]
-        shares = shares_of_leaves(*trees.served(), self._rows_of(X), self._columns_of_features())
-        return names, trees.factor * values + shares, not shares.any()
+        singles, pairs = split_by_leaves(*trees.served(), self._rows_of(X), self._columns_of_features())
+        return told._replace(values=trees.factor * told.values + singles, pairs=pairs)
 
     def _rows_of(self, X: np.ndarray) -> curves.CurveRows:
         return self._score_rows(X, single(len(X)), room_for_rows(n_curves(self), len(X)))[1]

@@ -12,6 +12,7 @@ from online_rank import arguments
 from online_rank._kernels import curves
 from online_rank._kernels.drawn import draw_curves
 from online_rank.base import Ranker, share_lock
+from online_rank.base.explain import Split
 from online_rank.base.form import Curves, Head, InQuery, Layer, Layered, Linear
 from online_rank.base.lock import locked
 from online_rank.base.reader import Reader, as_array, as_numbers, own_names
@@ -309,7 +310,7 @@ class CurvedRanker(Ranker):
         with self._lock:
             return float(self._curves()[self._place_of(feature), 0, 0, curves.MISSING])
 
-    def _split(self, block: Block, a: int, b: int) -> tuple[Sequence[Hashable], np.ndarray, bool] | None:
+    def _split(self, block: Block, a: int, b: int) -> Split | None:
         """Splits a difference of scores among the raw features, categories as one."""
         if self._linear is not None:
             return None
@@ -320,7 +321,7 @@ class CurvedRanker(Ranker):
             curves.contributions(as_read(X), self._front.table, self.relative, self._curves(), added)
         features = self._columns_of_features()
         differences = added[:, a] - added[:, b]
-        return tuple(features), np.array([differences[columns].sum() for columns in features.values()]), True
+        return Split(tuple(features), np.array([differences[columns].sum() for columns in features.values()]), True, {})
 
 
 def _is_sparse(block: Block) -> bool:
