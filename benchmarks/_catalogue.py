@@ -146,6 +146,17 @@ CATALOGUE: dict[str, list[Entry]] = {
     "images": [
         Entry("", "0 to 2", "2 hours", reason="hours of networks, and torch, whose last digits depend on the processor")
     ],
+    "interactions": [
+        Entry("Processor time", "0", "3 minutes", times=True),
+        Entry("Size", "0", "2 minutes", times=True),
+        Entry(
+            "",
+            "from 40 on; 100 and on for what is chosen",
+            "2 hours",
+            by="benchmarks.interactions --part hostile",
+            reason="hours, most of them of another checkout's blend, and another checkout is needed",
+        ),
+    ],
     "judgements": [
         Entry("", "0 to 4", "20 minutes", by="benchmarks.judgements --users ubm --seeds 1", reason="20 minutes of logs")
     ],

@@ -4,11 +4,13 @@ import argparse
 import os
 import pickle
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks._common import ROOT
 from benchmarks._kept import commit
 
 _CODE = """
@@ -23,9 +25,10 @@ while True:
         break
     start = time.process_time()
     scores = list(model.predict_one(X))
+    ranked = time.process_time()
     if y is not None:
         model.learn_one(X, y)
-    told.write(pickle.dumps((scores, time.process_time() - start)))
+    told.write(pickle.dumps((scores, (ranked - start, time.process_time() - ranked))))
     told.flush()
 """
 
@@ -44,14 +47,16 @@ class OtherModel:
     ----------
     seconds
         Processor time of ranking and learning.
+    last_seconds
+        The same of the last query: of ranking, of learning.
     """
 
     def __init__(self, python: Path, expression: str) -> None:
-        command = [python.absolute(), "-c", _CODE, expression]
+        command, root = [python.absolute(), "-c", _CODE, expression], root_of(python)
         # Its kernels are others: it has a separate cache.
-        alone = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
-        self.process = subprocess.Popen(command, cwd=root_of(python), env=alone, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        self.seconds = 0.0
+        alone = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR" or root == ROOT}
+        self.process = subprocess.Popen(command, cwd=root, env=alone, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.seconds, self.last_seconds = 0.0, (0.0, 0.0)
 
     def asked(self, X: Any, y: Any = None) -> list[float]:
         """The scores of a query, which is learned afterwards if it has grades."""
@@ -60,8 +65,8 @@ class OtherModel:
         assert told is not None
         given.write(pickle.dumps((X, y)))
         given.flush()
-        scores, seconds = pickle.load(told)
-        self.seconds += seconds
+        scores, self.last_seconds = pickle.load(told)
+        self.seconds += sum(self.last_seconds)
         return scores
 
     predict_one = asked
@@ -83,8 +88,8 @@ def add_other(options: argparse.ArgumentParser, *, required: bool = False) -> No
 
 
 def root_of(python: Path) -> Path:
-    """The checkout of an interpreter."""
-    return python.absolute().parents[2]
+    """The checkout of an interpreter; of the one that runs, this checkout."""
+    return ROOT if python == Path(sys.executable) else python.absolute().parents[2]
 
 
 def commit_of(python: Path) -> str:

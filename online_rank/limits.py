@@ -13,6 +13,9 @@ written to a file or a table, and read back.
 | numbers for river's transformers | at most 10^70 in size | their variances are squares of numbers, added up |
 | features of a model | 2^24 | kernels count columns with 32 bits |
 | weights of queries, gains of clicks | 0, or at least 10^-75 | learning takes squares of their products |
+| columns of a table, names in JSON lines | 65,536; names of 1,000 characters at most | each is read in each block of rows |
+| cells of a table made of JSON | 256 for each value: names that change from row to row are no columns | memory, time |
+| a text in a table | 2^22 bytes | memory |
 | depth of a value in a file | 64 levels | it is read by recursion |
 | a request | 8 levels; 5,000 documents, since some models compare all pairs | the time of the others |
 | a request, for a model that needs arrays | documents times features, of both: `MAX_CELLS` and some for each byte | memory |
@@ -66,6 +69,15 @@ MAX_ID_LENGTH = 1000
 
 #: Most features that one query, or one model over its life, may have.
 MAX_FEATURES = 1 << 24
+
+#: Most columns of a table, and most characters of their names.
+MAX_COLUMNS, MAX_NAME_LENGTH = 1 << 16, 1000
+
+#: Most cells, of rows and columns, that JSON may have for each of its values, if these are more than `FREE_CELLS`.
+MAX_CELLS_A_VALUE, FREE_CELLS = 1 << 8, 1 << 22
+
+#: Most bytes of a text in a table: an id, a category, words.
+MAX_TEXT = 1 << 22
 
 #: Most levels of a value in a file.
 MAX_DEPTH = 64

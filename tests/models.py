@@ -17,6 +17,7 @@ from online_rank import (
     DeclaredFeatures,
     DirectRanker,
     ExaminedRanker,
+    FixedTrees,
     ForEachDocument,
     GradientRanker,
     HashedFeatures,
@@ -42,6 +43,21 @@ from online_rank.rankers.averaged import LinearRanker
 from online_rank.rankers.curved import CurvedRanker
 from online_rank.rankers.fixed import FixedRanker
 from online_rank.rankers.nested import NestedRanker
+
+#: A model of LightGBM with one split.
+STUMP = """tree
+max_feature_idx=0
+feature_names=clicks
+Tree=0
+num_leaves=2
+split_feature=0
+threshold=1.5
+decision_type=2
+left_child=-1
+right_child=-2
+leaf_value=-0.25 0.75
+end of trees
+"""
 
 
 def doubled(query):
@@ -121,6 +137,7 @@ _ARGUMENTS = {
         {"ranker": StreamScaler() | PerceptronRanker()},
     ],
     "FixedRanker": lambda: [{"weights": {"clicks": 1.0}}],
+    "FixedTrees": lambda: [{"model": STUMP}, {"model": STUMP, "names": ("x",)}],
     "ForEachDocument": lambda: [{"transformer": preprocessing.StandardScaler()}],
     "History": lambda: [{"by": "user", "half_life": 10}, {"by": ("user", "x"), "half_life": 10, "examination": (1.0, 0.5)}],
     "LossTracker": lambda: [{"ranker": PerceptronRanker()}],
@@ -164,6 +181,8 @@ NOT_CHECKED = {
     *BASES,
     # Its weights say which features there are, and whether these have names.
     FixedRanker,
+    # The file says the same.
+    FixedTrees,
     # It says itself which features there are: the checks bring others.
     DeclaredFeatures,
 }

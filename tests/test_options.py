@@ -18,8 +18,11 @@ from online_rank.stream import clicks, synth
 from online_rank.support.registry import ROOMS
 
 #: What stands for arguments without a default.
+from tests.models import STUMP
+
 GIVEN = {
     "model": PerceptronRanker(),
+    ("FixedTrees", "model"): STUMP,
     "ranker": PerceptronRanker(),
     "rankers": [PerceptronRanker()],
     "a": PerceptronRanker(),

@@ -20,6 +20,7 @@ from online_rank._kernels.curves import (
     NEWTON,
     POINTS,
     PRESENT,
+    RIDGE,
     STRAIGHT,
     CurveRows,
     Reading,
@@ -52,7 +53,7 @@ from online_rank._kernels.hedge import (
     nearly_tie,
 )
 from online_rank._kernels.perceptron import margin_of, respond, settings, share_of_spread
-from online_rank._kernels.plain import average_newton, learn_straight, learn_sums, score_plain
+from online_rank._kernels.plain import FIRST_QUERIES, N_RIDGE, learn_ridge, learn_straight, learn_sums, score_plain, step_ridge
 from online_rank._kernels.primitives import sum_of_squares
 from online_rank._kernels.quantile_map import SCORE
 from online_rank._kernels.rounds import write_round
@@ -60,10 +61,11 @@ from online_rank._kernels.vector_math import normal_quantile
 from online_rank._kernels.workspace import CREDIT, OTHER_CREDIT, SCORES, longest_query, workspace
 
 #: Numbers of the state after the perceptron's: effective numbers of weights in the two averages, numbers of the second-order
-#: learner, and the counters of the perceptron on g alone.
+#: learner and of the ridge regression, and the counters of the perceptron on g alone.
 AVERAGES = N_COUNTERS
 NUMBERS = AVERAGES + 2
-STRAIGHTS = NUMBERS + second.N_NUMBERS
+RIDGES = NUMBERS + second.N_NUMBERS
+STRAIGHTS = RIDGES + N_RIDGE
 N_NUMBERS = STRAIGHTS + N_COUNTERS
 #: `places[j, 1]` of a feature that has had no missing values yet, and once it has.
 UNMET, WANTED = -2, -3
@@ -81,6 +83,7 @@ class Learner(NamedTuple):
     sums : (d, 2, 2, POINTS + 1) of the target encodings
     signs : (d,) int64, 0 for none
     places, gram, pending, curvatures : of the second-order learner (`newton.learn_newton`, `newton.learn_alone`)
+    slow_gram, left : of the ridge regression (`plain.learn_ridge`); or both (0,)
     numbers : (N_NUMBERS,)
     """
 
@@ -92,6 +95,8 @@ class Learner(NamedTuple):
     places: np.ndarray
     gram: np.ndarray
     pending: np.ndarray
+    slow_gram: np.ndarray
+    left: np.ndarray
     curvatures: np.ndarray
     numbers: np.ndarray
 
@@ -258,10 +263,7 @@ def _score(rows, m, relative, W, learner, room, others, first):
         for i in range(m):
             room.members[k, i] = scores[4 * i + k]
     if plain.shape[1] > 0:
-        score_plain(rows, m, plain, room.points, scores)
-        for k in range(N_PLAIN):
-            for i in range(m):
-                room.members[n + k, i] = scores[4 * i + k]
+        score_plain(rows, m, plain, n, room.members)
         for j in range(plain.shape[0]):
             rounding += 10.0 * math.sqrt((N_PLAIN + 1.0) * sum_of_squares(plain[j]))
         n += N_PLAIN
@@ -322,10 +324,17 @@ def _learn_query(
         learn_scale(hedge.scales, k, members[k, :m])
     if learner.pending.shape[0] > 0:
         second.weigh_pairs(graded, members[NEWTON, :m], weight / m, steps)
-        own = numbers[NUMBERS:STRAIGHTS]
+        own = numbers[NUMBERS:RIDGES]
         due = second.learn_newton(rows, m, learner.places, keep[2], learner.gram, learner.pending, own, steps)
         second.learn_alone(rows, m, learner.places, learner.signs, keep[2], learner.curvatures, W, steps)
     if learner.plain.shape[1] > 0:
+        if learner.left.shape[0] > 0:
+            own = numbers[RIDGES:STRAIGHTS]
+            ridge = members[N_MEMBERS + RIDGE, :m]
+            grown = learn_ridge(rows, learner.places, s, ridge, weight, keep[0], learner.slow_gram, learner.left, own, steps)
+            # Solving takes longer than the rest of a query: only a first query takes two solutions.
+            if grown and (not due or own[0] < FIRST_QUERIES):
+                step_ridge(learner.places, learner.slow_gram, learner.left, own, learner.plain, steps)
         learn_sums(rows, m, room.moments, weight, keep[0], learner.signs, learner.marginals, learner.plain)
         learn_straight(
             target, rule, graded, members[N_MEMBERS + STRAIGHT, :m], weight, rows, learner.signs, learner.plain,
@@ -404,9 +413,7 @@ def _learn_block(
         if not learned:
             return t
         if due:
-            second.step_newton(learner.places, learner.gram, learner.pending, learner.numbers[NUMBERS:STRAIGHTS], W, steps)
-        if weight > 0.0 and learner.plain.shape[1] > 0:
-            average_newton(W, learner.plain, learner.numbers[AVERAGES])
+            second.step_newton(learner.places, learner.gram, learner.pending, learner.numbers[NUMBERS:RIDGES], W, steps)
         if weight > 0.0 and _want_presence(room.rows.cells, m, learner.places):
             return -(t + 1)
     return weights.shape[0]
@@ -419,6 +426,10 @@ def _require_learner(learner, hedge, others, mapping, d):
     require(learner.weights.shape[0] == learner.sums.shape[0] == learner.places.shape[0] == learner.signs.shape[0] == d)
     require(learner.plain.shape[0] == learner.marginals.shape[0] == d and plain in (0, N_PLAIN + 1))
     require(plain == 0 or learner.marginals.shape[1] == 2)
+    require(
+        learner.left.shape[0] == (D if plain > 0 else 0)
+        and learner.slow_gram.shape[0] == (D * (D + 1) // 2 if plain > 0 else 0)
+    )
     require(mapping.counts.shape[0] == d and learner.numbers.shape[0] == N_NUMBERS)
     require(learner.gram.shape[0] == D * (D + 1) // 2 and learner.curvatures.shape[0] == d)
     require(hedge.candidates.shape[0] == hedge.prior.shape[0] == n)

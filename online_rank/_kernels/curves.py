@@ -49,9 +49,9 @@ LINE, RAMPS, RANK, ENCODED, ENCODED_RANK, PRESENT = 0, 1, 16, 17, 18, 19
 N_COLUMNS = 20
 #: Members, whose scores are computed at once; the last has weights of g and presence alone.
 N_MEMBERS, NEWTON = 4, 3
-#: Plain members, linear in g: an average of the Newton learner's weights, a perceptron, and sums cut off near 0. `KNOWN` is the
-#: place of the weight of presence, which only the first has.
-STEADY, STRAIGHT, SPARSE, KNOWN = range(4)
+#: Plain members, linear in g: a ridge regression, a perceptron, and sums cut off near 0. `KNOWN` is the place of the weight of
+#: presence, which only the first has.
+RIDGE, STRAIGHT, SPARSE, KNOWN = range(4)
 N_PLAIN = 3
 #: Encodings are 10 S / (C + 20).
 _SCALE, _PRIOR = 10.0, 20.0

@@ -20,8 +20,8 @@ from online_rank._kernels.curves import (
     PRESENT,
     RAMPS,
     RANK,
+    RIDGE,
     RISES,
-    STEADY,
     STEP,
     add_curve,
     encode,
@@ -57,7 +57,7 @@ def _draw_served(weights, W, plain, sums, values, w, out):
     if plain.shape[0] > 0:
         for k in range(N_PLAIN):
             w[LINE] += weights[N_MEMBERS + k] * plain[k]
-        w[PRESENT] += weights[N_MEMBERS + STEADY] * plain[KNOWN]
+        w[PRESENT] += weights[N_MEMBERS + RIDGE] * plain[KNOWN]
     encode(sums[0], values)
     _draw_curve(w, values, out[0])
     encode(sums[1], values)

@@ -18,7 +18,7 @@ N_NUMBERS = 3
 _RIDGE, _LATEST, _GROWN, _DOCUMENTS = 2.5, 8.0, 1.1, 40
 #: The least share of its push that a pair has as curvature. A pair that is wrong by far has almost none, and a few such queries
 #: would take a step without a bound.
-_LEAST_CURVED = 0.05
+_LEAST_CURVED = 0.07
 #: The share of its Newton step that a feature without a column takes in each query.
 _ALONE = 0.5
 
@@ -105,7 +105,7 @@ def weigh_pairs(graded, s, factor, room):
 
 
 @leaf
-def _weigh_rows(rows, places, h, step, n, total, out):
+def weigh_rows(rows, places, h, step, n, total, out):
     """The first n of `out` = the columns of every `step`-th document less their means, times the roots of h_i, of this sum."""
     for j in range(places.shape[0]):
         g, cells = rows.g[j], rows.cells[j]
@@ -126,13 +126,9 @@ def _weigh_rows(rows, places, h, step, n, total, out):
 
 
 @leaf
-def learn_newton(rows, m, places, keep, gram, pending, numbers, room):
-    """Add a query, by the derivatives that `weigh_pairs` found, to the gradient and the Hessian; whether a step is due.
-
-    places : (d, 2) the columns of g and of presence of each feature among D, -1 for none
-    gram, pending, numbers : (D (D + 1) / 2,), (D,), (N_NUMBERS,) state, changed in place
-    """
-    c, h = room.derivatives[0, :m], room.derivatives[1, :m]
+def add_gradient(rows, places, c, pending):
+    """Add the sums of the columns times c (m,) to `pending` (D,)."""
+    m = c.shape[0]
     for j in range(places.shape[0]):
         if places[j, 0] >= 0:
             pending[places[j, 0]] += dot(c, rows.g[j, :m])
@@ -141,6 +137,17 @@ def learn_newton(rows, m, places, keep, gram, pending, numbers, room):
             for i in range(m):
                 total += c[i] if cells[i] != MISSING else 0.0
             pending[places[j, 1]] += total
+
+
+@leaf
+def learn_newton(rows, m, places, keep, gram, pending, numbers, room):
+    """Add a query, by the derivatives that `weigh_pairs` found, to the gradient and the Hessian; whether a step is due.
+
+    places : (d, 2) the columns of g and of presence of each feature among D, -1 for none
+    gram, pending, numbers : (D (D + 1) / 2,), (D,), (N_NUMBERS,) state, changed in place
+    """
+    c, h = room.derivatives[0, :m], room.derivatives[1, :m]
+    add_gradient(rows, places, c, pending)
     step = (m + _DOCUMENTS - 1) // _DOCUMENTS
     n, drawn = (m + step - 1) // step, 0.0
     for r in range(n):
@@ -148,7 +155,7 @@ def learn_newton(rows, m, places, keep, gram, pending, numbers, room):
     used = room.rows[: (n + 7) // 8 * 8]
     used[n if drawn > 0.0 else 0 :] = 0.0
     if drawn > 0.0:
-        _weigh_rows(rows, places, h, step, n, drawn, used)
+        weigh_rows(rows, places, h, step, n, drawn, used)
     add_products(used, pending.shape[0], keep, room.sums, gram, gram)
     numbers[MASS] = keep * numbers[MASS] + lane_sum(h)
     numbers[SINCE] += 1.0

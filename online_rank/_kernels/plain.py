@@ -2,45 +2,90 @@
 
 import math
 
-import numpy as np
-
 from online_rank._kernels._jit import inlined, leaf
 from online_rank._kernels.codes import MASS, SORT_SQUARES, SPREAD_SQUARES, SQUARES
-from online_rank._kernels.curves import KNOWN, LINE, MISSING, N_PLAIN, NEWTON, PRESENT, SPARSE, STEADY, STRAIGHT
+from online_rank._kernels.curves import KNOWN, MISSING, N_PLAIN, RIDGE, SPARSE, STRAIGHT
+from online_rank._kernels.newton import add_gradient, weigh_rows
 from online_rank._kernels.perceptron import margin_of, respond, share_of_spread
-from online_rank._kernels.primitives import add_line_four, dot, sum_of_squares
+from online_rank._kernels.primitives import dot, lane_sum, sum_of_squares
+from online_rank._kernels.ridge import add_products, solve
 from online_rank._kernels.workspace import CREDIT, OTHER_CREDIT, SCORES
 
-#: A sum counts as this many standard deviations less than it is, each at least that of so many documents.
+#: Numbers of the ridge regression: queries in its equations, which fade, and since they were solved.
+COUNTED, SINCE = range(2)
+N_RIDGE = 2
+#: Equations take in 40 documents of each of the first 64 queries, then 8, and are solved when they have grown by a tenth.
+_DOCUMENTS, FIRST_QUERIES, _LATER, _GROWN = 40, 64.0, 8, 0.1
+#: A sum counts as this many standard deviations less than it is, each at least the deviation of 20 documents.
 _CUT, _PRIOR = 2.0, 20.0
 
 
 @leaf
-def score_plain(rows, m, plain, table, scores):
-    """Scores (4 m,) of a query, `N_PLAIN` and a spare one of each document, by weights (d, N_PLAIN + 1).
-
-    The last weight of a feature is one of presence, of the member `STEADY`. table : (16,) or more, workspace
-    """
-    scores[: 4 * m] = 0.0
-    table[:] = 0.0
-    for j in range(plain.shape[0]):
-        own, g, cells = plain[j], rows.g[j, :m], rows.cells[j, :m]
-        table[KNOWN] = own[KNOWN]
-        for k in range(N_PLAIN):
-            table[4 + k] = own[k]
-        for i in range(m):
-            add_line_four(scores, 4 * i, np.float64(g[i]), table, 8 if cells[i] == MISSING else 0)
-    for i in range(m):
-        scores[4 * i + STEADY] += scores[4 * i + KNOWN]
+def _add_scaled(x, g, out):
+    """out (m,) += x g."""
+    for i in range(out.shape[0]):
+        out[i] += x * g[i]
 
 
 @leaf
-def average_newton(W, plain, count):
-    """Let the slow average of the Newton learner's weights, W (d, 4 N_COLUMNS), take them in; `count` vectors are in it."""
-    share = 1.0 / count
+def score_plain(rows, m, plain, first, members):
+    """Rows `first` on of members (K, m or more) = scores of a query, by weights (d, N_PLAIN + 1).
+
+    The last weight of a feature is one of presence, of the member `RIDGE`.
+    """
+    for k in range(N_PLAIN):
+        members[first + k, :m] = 0.0
+    known = members[first + RIDGE, :m]
     for j in range(plain.shape[0]):
-        plain[j, STEADY] += (W[j, 4 * LINE + NEWTON] - plain[j, STEADY]) * share
-        plain[j, KNOWN] += (W[j, 4 * PRESENT + NEWTON] - plain[j, KNOWN]) * share
+        own, g = plain[j], rows.g[j, :m]
+        for k in range(N_PLAIN):
+            if own[k] != 0.0:
+                _add_scaled(own[k], g, members[first + k, :m])
+        if own[KNOWN] != 0.0:
+            cells = rows.cells[j, :m]
+            for i in range(m):
+                known[i] += own[KNOWN] if cells[i] != MISSING else 0.0
+
+
+@leaf
+def learn_ridge(rows, places, t, scores, weight, keep, gram, pending, numbers, steps):
+    """Add a query to a ridge regression of t (m,) on g and presence by its scores (m,); whether a step is due.
+
+    Steps solve for what the scores left: so few documents do for the matrix, and fewer once many queries are in it.
+
+    places : (d, 2) the columns of g and of presence of each feature among D, -1 for none
+    gram, pending, numbers : (D (D + 1) / 2,), (D,), (N_RIDGE,) state, changed in place; steps : `newton.Steps`
+    """
+    m = t.shape[0]
+    left, h, mean = steps.derivatives[0, :m], steps.derivatives[1, :m], lane_sum(scores) / m
+    for i in range(m):
+        left[i] = weight / m * (t[i] - (scores[i] - mean))
+    add_gradient(rows, places, left, pending)
+    most = _DOCUMENTS if numbers[COUNTED] < FIRST_QUERIES else _LATER
+    step = (m + most - 1) // most
+    n = (m + step - 1) // step
+    h[:] = weight / (n * step)
+    used = steps.rows[: (n + 7) // 8 * 8]
+    used[n:] = 0.0
+    weigh_rows(rows, places, h, step, n, weight / step, used)
+    add_products(used, pending.shape[0], keep, steps.sums, gram, gram)
+    numbers[COUNTED] = keep * numbers[COUNTED] + 1.0
+    numbers[SINCE] += 1.0
+    return numbers[SINCE] >= _GROWN * numbers[COUNTED]
+
+
+@leaf
+def step_ridge(places, gram, pending, numbers, plain, steps):
+    """Take a step: weights of g and of presence of the member `RIDGE` of `plain` change."""
+    steps.solution[:] = 0.0
+    solve(gram, pending, steps.ridge, steps.solution)
+    for j in range(places.shape[0]):
+        if places[j, 0] >= 0:
+            plain[j, RIDGE] += steps.solution[0, places[j, 0]]
+        if places[j, 1] >= 0:
+            plain[j, KNOWN] += steps.solution[0, places[j, 1]]
+    pending[:] = 0.0
+    numbers[SINCE] = 0.0
 
 
 @leaf

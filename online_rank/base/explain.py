@@ -1,7 +1,7 @@
 """Explains why one document ranks above another: the contribution of each feature to the difference of their scores."""
 
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,8 +22,31 @@ _AT_A_TIME = 1 << 17
 _ORDERS = 8
 
 
+#: The effects of pairs of features.
+_Pairs = dict[tuple[Hashable, Hashable], float]
+
+
+class Split(NamedTuple):
+    """How a ranker splits the difference between the scores of two documents among the raw features.
+
+    Attributes
+    ----------
+    names, values
+        The features, and their parts.
+    exact
+        Whether these are exact contributions.
+    pairs
+        The parts of pairs of features, by their places in `names`.
+    """
+
+    names: Sequence[Hashable]
+    values: np.ndarray
+    exact: bool
+    pairs: Mapping[tuple[int, int], float]
+
+
 class Explanation(NamedTuple):
-    """The difference between the scores of two documents, split among the features.
+    """The difference between the scores of two documents, split among the features, and pairs of features.
 
     Attributes
     ----------
@@ -32,13 +55,17 @@ class Explanation(NamedTuple):
     difference
         The score of a minus the score of b.
     contributions
-        The contribution of each feature; they add up to the difference. For features with names, `{name: contribution}` in the
-        order of the model, without features in which the two documents do not differ, as the model sees them. For an array, a
-        list with one number a column.
+        The contribution of each feature; they and `pairs` add up to the difference. For features with names, `{name:
+        contribution}` in the order of the model, without features in which the two documents do not differ, as the model sees
+        them. For an array, a list with one number a column.
     exact
         Whether the contributions follow from the model alone, as when a score is a sum of functions of one feature each. For
         trees, networks and kernels they are shares: the changes of the score as the features of a replace the features of b
         one after another, averaged over 16 orders (Strumbelj & Kononenko 2010; Shapley values average over all orders).
+    pairs
+        The contributions of pairs of features that the trees of an `AdditiveRanker` combine, `{(name, other): contribution}`;
+        columns are called "1", "2", ... A pair has what both features do together beyond what each does on the average over
+        the values of the stream (`online_rank.base.effects.Boxes`).
     """
 
     a: Hashable
@@ -46,13 +73,18 @@ class Explanation(NamedTuple):
     difference: float
     contributions: dict[Hashable, float] | list[float]
     exact: bool
+    pairs: _Pairs
 
     def largest_first(self) -> list[tuple[Hashable, float]]:
-        """The features and their contributions that are not 0, the largest ones first; columns are called "1", "2", ..."""
+        """The contributions that are not 0, the largest ones first: of features, and of pairs, called "name x other".
+
+        Columns are called "1", "2", ...
+        """
         parts: Any = self.contributions
         if isinstance(parts, list):
             parts = {name: part for name, part in zip(numbers(len(parts)), parts, strict=True) if part}
-        return sorted(parts.items(), key=lambda item: -abs(item[1]))
+        together = {f"{one} x {other}": part for (one, other), part in self.pairs.items()}
+        return sorted([*parts.items(), *together.items()], key=lambda item: -abs(item[1]))
 
     def in_words(self, most: int = 10) -> str:
         """The difference, and a line for each of the largest contributions."""
@@ -100,7 +132,7 @@ def explain_one(model: Any, x: Any, a: Hashable, b: Hashable, *, context: Any = 
     block = read_for(model, x, context=context, at=at)
     i, j = _place(a, block), _place(b, block)
     with model._lock:
-        columns, values, exact = _contributions(serving_steps(model), block, _columns_of(block), i, j)
+        columns, values, exact, pairs = _contributions(serving_steps(model), block, _columns_of(block), i, j)
     names, own = columns.names, columns.own()
     if type(block.X) is np.ndarray and isinstance(names, range):
         contributions: Any = np.bincount(own, values, len(names)).tolist()
@@ -110,10 +142,10 @@ def explain_one(model: Any, x: Any, a: Hashable, b: Hashable, *, context: Any = 
         parts = np.bincount(places, values, len(used)).tolist()
         named = (names[j] for j in used.tolist())
         contributions = {name: part for name, part in zip(_as_names(named, names), parts, strict=True) if part}
-    difference = float(sum(parts))
+    difference = float(sum(parts) + sum(pairs.values()))
     if not math.isfinite(difference):
         raise ValueError("x: the difference of the scores is not finite; scale the features")
-    return Explanation(a, b, difference, contributions, exact)
+    return Explanation(a, b, difference, contributions, exact, pairs)
 
 
 def feature_weights(model: Any) -> dict[str, float]:
@@ -195,19 +227,22 @@ def _columns_of(block: Block) -> _Columns:
     return _Columns(range(1, n + 1) if block.names is None else block.names)
 
 
-def _contributions(steps: Sequence[Any], block: Block, columns: _Columns, a: int, b: int) -> tuple[_Columns, np.ndarray, bool]:
+def _contributions(
+    steps: Sequence[Any], block: Block, columns: _Columns, a: int, b: int
+) -> tuple[_Columns, np.ndarray, bool, _Pairs]:
     """The contribution of each column that a ranker gets to the difference of the scores of rows a and b.
 
-    Returns the columns, their contributions, and whether these are exact.
+    Returns the columns, their contributions, whether these are exact, and the contributions of pairs of features.
     """
     *transformers, ranker = steps
     if transformers:
         block, columns = _through(transformers, block, columns)
     own = ranker._split(block, a, b)
     if own is not None:
-        names, values, exact = own
+        names, values, exact, pairs = own
         # Behind transformers that keep the columns in order, the names belong to the raw features.
-        return columns if len(names) == columns.n and not isinstance(block.X, list) else _Columns(names), values, exact
+        columns = columns if len(names) == columns.n and not isinstance(block.X, list) else _Columns(names)
+        return columns, values, exact, _named(pairs, columns)
     parts = None if ranker._blended is None else ranker._blended()
     if parts is not None:
         models, weights = parts
@@ -218,7 +253,7 @@ def _contributions(steps: Sequence[Any], block: Block, columns: _Columns, a: int
     ranker._score_all(block)  # Raises for bad values.
     is_linear = ranker._linear_weights(slice(0)) is not None
     if not ranker._n_features:
-        return columns.taken(np.arange(0)), np.empty(0), is_linear
+        return columns.taken(np.arange(0)), np.empty(0), is_linear, {}
     X = _two_rows(ranker, block, a, b)
     columns = _arranged(ranker, columns, block)
     if is_linear and isinstance(X, SparseRows):
@@ -231,7 +266,16 @@ def _contributions(steps: Sequence[Any], block: Block, columns: _Columns, a: int
         ranker._linear_weights(used) * (X[0].astype(np.float64) - X[1]) if is_linear else shares_of_features(ranker, X[0], X[1])
     )
     n = int(np.searchsorted(used, columns.n))
-    return columns.taken(used[:n]), values[:n], is_linear
+    return columns.taken(used[:n]), values[:n], is_linear, {}
+
+
+def _named(pairs: Mapping[tuple[int, int], float], columns: _Columns) -> _Pairs:
+    """The contributions of pairs by the names of their features, in the order of these; a feature is no pair with itself."""
+    own, names, found = columns.own(), columns.names, dict[tuple[Hashable, Hashable], float]()
+    for places, value in pairs.items():
+        one, other = _as_names((names[own[place]] for place in places), names)
+        found[one, other] = found.get((one, other), 0.0) + value
+    return found
 
 
 def _two_rows(ranker: Any, block: Block, a: int, b: int) -> Any:
@@ -278,16 +322,18 @@ def _arranged(step: Any, columns: _Columns, block: Block) -> _Columns:
 
 def _of_blend(
     models: Sequence[Any], weights: np.ndarray, block: Block, columns: _Columns, a: int, b: int
-) -> tuple[_Columns, np.ndarray, bool]:
+) -> tuple[_Columns, np.ndarray, bool, _Pairs]:
     """The contributions in a blend: the contributions in each model, times its weight."""
     names: dict[Hashable, int] | None = None
-    features, values = [], [np.empty(0)]
+    features, values, pairs = [], [np.empty(0)], dict[tuple[Hashable, Hashable], float]()
     exact = True
     for model, weight in zip(models, weights.tolist(), strict=True):
         if not weight:
             continue
-        own, contributions, is_exact = _contributions(serving_steps(model), block, columns, a, b)
+        own, contributions, is_exact, of_pairs = _contributions(serving_steps(model), block, columns, a, b)
         exact &= is_exact
+        for pair, value in of_pairs.items():
+            pairs[pair] = pairs.get(pair, 0.0) + weight * value
         if own.names is columns.names:
             features.append(own.own())
         else:
@@ -297,7 +343,7 @@ def _of_blend(
             features.append(places[own.own()])
         values.append(weight * contributions)
     whole = np.concatenate([np.empty(0, np.int64), *features])
-    return _Columns(columns.names if names is None else tuple(names), whole), np.concatenate(values), exact
+    return _Columns(columns.names if names is None else tuple(names), whole), np.concatenate(values), exact, pairs
 
 
 def shares_of_features(ranker: Any, a: np.ndarray, b: np.ndarray) -> np.ndarray:

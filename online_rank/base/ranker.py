@@ -2,16 +2,17 @@
 
 import functools
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
 
 from online_rank._kernels.arrays import all_finite
 from online_rank.arguments import integer
-from online_rank.base import calls, leaving
+from online_rank.base import calls, leaving, unknown
 from online_rank.base import reader as columns
 from online_rank.base.anatomy import learned_measure
+from online_rank.base.explain import Split
 from online_rank.base.form import Head, Layered
 from online_rank.base.rounds import LastRound, Round, largest_norm
 from online_rank.base.schema import Array, Count, Schema, schema_of
@@ -88,7 +89,6 @@ class Ranker(QueryStep):
 
     #: Whether `_learn` of one query changes parts and replaces arrays, and then ends in such a kernel.
     _ends_in_kernel: Any = False
-
     #: Other parts of its state whose arrays only that kernel changes in place.
     _in_kernel: Any = ()
 
@@ -103,6 +103,7 @@ class Ranker(QueryStep):
 
     n_features, feature_names = columns.n_features, columns.feature_names
     n_left_features, n_ignored_features = leaving.n_left_features, leaving.n_ignored_features
+    n_unknown = property(unknown.n_unknown)
 
     #: Most features that the state may have; it can be set. Beyond this number the least recently used leave for new names, if
     #: they can (`_lets_leave`); otherwise new names are ignored. Either warns once. An array with more columns is an error.
@@ -204,11 +205,8 @@ class Ranker(QueryStep):
         """The weights by which it ranks, of some columns, if a score is a weighted sum of the features; otherwise None."""
         return None
 
-    def _split(self, block: Any, a: int, b: int) -> tuple[Sequence[Hashable], np.ndarray, bool] | None:
-        """For a ranker that splits the difference between the scores of documents a and b of a query among raw features.
-
-        Returns the features, their parts, and whether these are exact contributions; None if it does not.
-        """
+    def _split(self, block: Any, a: int, b: int) -> Split | None:
+        """The difference between the scores of documents a and b of a query, for a ranker that splits it; otherwise None."""
         return None
 
     def _score_queries(self, X: Any, offsets: np.ndarray) -> np.ndarray:

@@ -10,6 +10,7 @@ from online_rank.base import leaving
 from online_rank.base.growth import GROWTH
 from online_rank.base.names import Columns, are_numbers, numbers
 from online_rank.base.schema import Array, Count, Field, Integer, Names
+from online_rank.base.unknown import note_unknown
 from online_rank.query import ONE_QUERY, Block, SparseRows, read_query, with_features
 from online_rank.query.forms import from_dicts
 from online_rank.query.names import plain_names
@@ -152,6 +153,8 @@ class Reader:
             return with_features(block, np.empty((0, step._n_features), X.dtype), block.names)
         columns = None if self.fits(step, block) else find(step, block)
         takes_sparse = step.abilities.takes_sparse
+        if not grow and columns is not None and columns.size and columns.min() < 0 and step._n_features:
+            note_unknown(step, block, columns, own_names)
         if columns is None:
             kept = isinstance(X, np.ndarray) or takes_sparse
             return block if kept else with_features(block, as_array(X, step), block.names)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from river import base
 
-from online_rank.base import calls, leaving
+from online_rank.base import calls, leaving, unknown
 from online_rank.base import reader as columns
 from online_rank.base.form import Layer, sources_of
 from online_rank.base.schema import Schema
@@ -168,6 +168,7 @@ class FeatureTransformer(QueryTransformer):
 
     n_features, feature_names = columns.n_features, columns.feature_names
     n_left_features, n_ignored_features = leaving.n_left_features, leaving.n_ignored_features
+    n_unknown = property(unknown.n_unknown)
 
     #: Most features that the state may have; it can be set. Beyond this number the least recently used leave for new names, if
     #: they can (`_lets_leave`); otherwise new names are ignored. Either warns once. An array with more columns is an error.

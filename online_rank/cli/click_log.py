@@ -46,8 +46,8 @@ class ClickLog(NamedTuple):
         "shuffled", "above", "place" or "moved".
     reading
         The columns, and how to read them.
-    click
-        The column of clicks or events.
+    click, position, propensity
+        The columns of clicks or events, of positions, and of probabilities; None if they are looked for by common names.
     events
         The value of each event by its name.
     window
@@ -65,7 +65,9 @@ class ClickLog(NamedTuple):
     files: Sequence[str]
     origin: str
     reading: Reading
-    click: str = "click"
+    click: str | None = None
+    position: str | None = None
+    propensity: str | None = None
     events: dict[str, float] | None = None
     window: float | None = None
     topic: str | None = None
@@ -81,7 +83,7 @@ class ClickLog(NamedTuple):
         if not is_ubi(files):
             return self._replace(files=files, sources=files)
         log = UbiLog(files, self.events)
-        for line in log.lines:
+        for line in [f"read as {log.form}", *log.lines]:
             warnings.warn(f"{log.name}: {line}", ReadWarning, stacklevel=2)
         return self._replace(files=files, sources=[log], topic=self.topic or TEXT)
 
@@ -92,16 +94,15 @@ class ClickLog(NamedTuple):
         names = ("query", "document", "event_time", "features", "skip_bad")
         given = {name: getattr(self.reading, name) for name in names} | {"exclude": self.reading.exclude or ()}
         if self.origin in ("above", "place"):
-            given["propensity"] = "propensity"
+            given["propensity"] = self.propensity or "propensity"
         if self.topic is not None and self.topic not in context:
             given["exclude"] = [*given["exclude"], self.topic]
         if self.reading.dry_run:
             given["skip_bad"] = 1.0
-        return read_clicks(
-            *self.sources, **given, click=self.click, events=self.events, window=self.window, model=self.model, context=context,
-            shuffled=self.origin == "shuffled", propensity_of="place" if self.origin == "place" else "above",
-            repeated_qid="auto",
-        )  # fmt: skip
+        names = ("click", "position", "events", "window", "model")
+        given |= {name: getattr(self, name) for name in names} | {"shuffled": self.origin == "shuffled", "context": context}
+        of = "place" if self.origin == "place" else "above"
+        return read_clicks(*self.sources, **given, propensity_of=of, repeated_qid="auto")
 
     def watched(self, label: str, shown: bool | None, context: Sequence[str] = ()) -> Iterator[tuple[Any, Any]]:
         """The lists of all files, with a bar that counts them."""
@@ -191,12 +192,14 @@ class Seen(NamedTuple):
 
 def read_as(files: Sequence[str], log: Clicks, reading: Reading) -> ClickLog:
     """A log of clicks, as the options of a command name its columns."""
-    reading = reading._replace(query=reading.query or "query", document=reading.document or "document")
     events = events_of(log.event) if log.event else None
     window = None if log.feedback_window is None else seconds_of(log.feedback_window, "--feedback-window")
     check_files(files)
     examination = examination_in(log.examination)
-    return ClickLog(files, str(log.clicks), reading, log.click, events, window, log.topic, examination).on(files)
+    if log.propensity is not None and str(log.clicks) not in ("above", "place"):
+        raise ValueError("--propensity is for --clicks above and place")
+    columns = log.click, log.position, log.propensity
+    return ClickLog(files, str(log.clicks), reading, *columns, events, window, log.topic, examination).on(files)
 
 
 def against(old: Any, new: Any, what: str, rival: str) -> str:

@@ -45,18 +45,26 @@ def _range(values: Any, kind: str) -> tuple[int, Any, Any]:
         numbers = values if isinstance(values, np.ndarray) else numbers_of(values, kind, Faults(), "")
         there = numbers[np.isfinite(numbers)]
         return int(np.isnan(numbers).sum()), *((float(there.min()), float(there.max())) if len(there) else (None, None))
-    compute, values = arrow("pyarrow.compute"), plain(values)
-    if is_text(values):
-        values = compute.if_else(compute.equal(values, ""), None, values)
+    compute, n_missing = arrow("pyarrow.compute"), values.null_count
+    if arrow("pyarrow.types").is_dictionary(values.type):
+        # Rows may share long texts.
+        values, counts = values.dictionary, compute.value_counts(values.indices.drop_null())
+        found, of = values.take(counts.field(0)), counts.field(1)
+    else:
+        found, of = plain(values), None
+    if is_text(found := plain(found)):
+        empty = compute.equal(found, "")
+        n_missing += compute.sum(empty if of is None else of.filter(empty)).as_py() or 0
+        found = compute.if_else(empty, None, found)
     try:
-        ends = compute.min_max(values).as_py().values()
+        ends = compute.min_max(found).as_py().values()
     except (arrow().ArrowNotImplementedError, TypeError):  # lists, bytes, ...
         ends = None, None
-    return values.null_count, *(None if end is None else str(end) for end in ends)
+    return n_missing, *(None if end is None else str(end) for end in ends)
 
 
-def show_runs(runs: Sequence[str], judgements: str | None = None) -> None:
-    """Read TREC runs, and judgements, and print what is in them.
+def show_runs(runs: Sequence[str], judgements: str | None = None) -> int:
+    """Read runs, and judgements, and print what is in them; returns the number of queries that are in all files.
 
     With the option --json of the command, print one JSON object.
     """
@@ -71,17 +79,20 @@ def show_runs(runs: Sequence[str], judgements: str | None = None) -> None:
         files.append({"file": file, "becomes": becomes, "lists": len(lists), "documents": len(values), **ends})
     if PRINTS_JSON.get():
         print(json.dumps({"files": files, "common": common, "missing": MISSING_WORDS}))
-        return
+        return common
     shown = table("file", "becomes", "lists", "documents", "lowest", "highest", left=("becomes",))
     for one in files:
         shown.add_row(*(f"{x:,.6g}" if isinstance(x, float | int) else str(x or "") for x in one.values()))
     console = Console(highlight=False)
     console.print(shown)
     console.print(f"{common:,} queries are in all files\nmissing values are errors: {_MISSING}")
+    return common
 
 
-def show(lists: Any) -> None:
+def show(lists: Any) -> int:
     """Read all lists of files, and print their columns with use, types, ranges and missing values, and advice.
+
+    Returns the number of lists.
 
     With the option --json of the command, print one JSON object.
     """
@@ -97,9 +108,9 @@ def show(lists: Any) -> None:
         for column in lists.plan.columns
     ]
     if PRINTS_JSON.get():
-        about = {"rows": seen.rows, "lists": n_lists, "bad": lists.n_bad}
+        about = {"format": lists.form, "rows": seen.rows, "lists": n_lists, "bad": lists.n_bad}
         print(json.dumps({**about, "columns": columns, "missing": MISSING_WORDS, "advice": lines}))
-        return
+        return n_lists
     shown = table(f"{seen.rows:,} rows", "type", "becomes", "missing", "lowest", "highest", "alone", left=("type", "becomes"))
     for one in columns:
         ends = [f"{end:.6g}" if isinstance(end, float) else (end or "")[:20] for end in (one["low"], one["high"])]
@@ -108,6 +119,7 @@ def show(lists: Any) -> None:
     console = Console(highlight=False)
     console.print(shown)
     for line in [
+        f"format: {lists.form}",
         *lists.plan.in_words()[1:],
         *lines,
         f"{n_lists:,} lists" + (f"; {lists.n_bad:,} more have a row that cannot be read" if lists.n_bad else ""),
@@ -117,3 +129,4 @@ def show(lists: Any) -> None:
     ]:  # fmt: skip
         if line:
             console.print(line)
+    return n_lists

@@ -11,7 +11,7 @@ from rich.console import Console
 from online_rank.cli.files import load_model
 from online_rank.cli.options import Measuring
 from online_rank.cli.printing import of_queries, table
-from online_rank.cli.reading import NO_GRADES, Reading, check_files
+from online_rank.cli.reading import NO_GRADES, Reading, check_files, warn_of_unknown
 from online_rank.intervals import mean_interval
 from online_rank.intervals.betting import INDEPENDENT
 from online_rank.support.progress import counted
@@ -48,6 +48,7 @@ def _ranked(model: Any, files: Sequence[str], reading: Reading, shown: bool | No
     with reading.asked(files, model) as queries, counted(queries, "measuring", shown=shown) as each:
         for X, y in each:
             yield y, model.predict_one(X)
+    warn_of_unknown(model)
 
 
 def _measured(queries: Iterable[tuple[Any, Any]], measuring: Measuring) -> dict[str, Any]:

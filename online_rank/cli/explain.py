@@ -34,8 +34,12 @@ def explain(
     names = [name or str(i + 1) for i, name in enumerate(docids)]
     a, b = (place if name is None else _place(name, names, query) for name, place in zip(documents, best, strict=False))
     found = explain_one(model, x, known[a], known[b])._replace(a=names[a], b=names[b])
-    found = found._replace(contributions={str(name): value for name, value in found.largest_first()})
-    print(json.dumps(found._asdict()) if as_json else found.in_words())
+    if not as_json:
+        print(found.in_words())
+        return
+    parts = found._replace(pairs={}).largest_first()
+    pairs = [[str(one), str(other), value] for (one, other), value in found.pairs.items()]
+    print(json.dumps(found._asdict() | {"contributions": {str(name): value for name, value in parts}, "pairs": pairs}))
 
 
 def _place(name: str, names: list[str], query: str) -> int:

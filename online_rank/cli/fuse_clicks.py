@@ -7,9 +7,9 @@ from typing import Any
 from rich.console import Console
 
 from online_rank.base import ranker_of, transformers_of
-from online_rank.cli.click_log import SAYS, ClickLog, Seen, against, compared
+from online_rank.cli.click_log import SAYS, ClickLog, Seen, against, compared, read_as
 from online_rank.cli.files import check_outputs
-from online_rank.cli.options import Fusion, Written
+from online_rank.cli.options import Clicks, Fusion, Written
 from online_rank.cli.printing import table
 from online_rank.cli.reading import Reading, look
 from online_rank.cli.runs import names_of, ranked, read_runs
@@ -26,11 +26,11 @@ _STRENGTH = 3.0
 def fuse_clicks(
     files: Sequence[str],
     log_file: str,
-    origin: str,
+    given: Clicks,
+    reading: Reading,
     settings: Fusion,
     written: Written,
     as_json: bool = False,
-    dry_run: bool = False,
 ) -> None:
     """Begin with today's rule, and learn from the clicks on lists of documents of the runs.
 
@@ -42,10 +42,10 @@ def fuse_clicks(
     check_outputs([*files, log_file], **written._asdict())
     names = names_of(files)
     queries = {query.qid: query.runs for query in read_runs(files)}
-    reading = Reading("list", "document", features=[], dry_run=dry_run)
-    log = ClickLog((), origin, reading, topic="query").on([log_file])
-    if dry_run:
-        look(log.reader())
+    log = read_as([log_file], given._replace(topic=given.topic or "query"), reading._replace(features=[]))
+    origin = log.origin
+    if reading.dry_run:
+        look(log.reader([str(log.topic)]))
     shown = False if as_json else None
     seen = log.examined(shown)
     examination = compared(log, seen.deepest, shown).examination if origin == "moved" else None
@@ -78,8 +78,8 @@ def _taught(model: Any, rule: str, log: ClickLog, queries: dict[str, Any], seen:
     rankers = {"today": FixedRanker(rule_weights(rule, features.runs)), "learned": ranker}
     values = {name: OffPolicyValue() for name in rankers} if log.origin in ("shuffled", "above") else {}
     met = {"lists": 0, "clicked": 0, "other_queries": 0}
-    for x, clicks in log.watched("learning from clicks", shown, ["query"]):
-        runs = queries.get(str(x.context[0]["query"]))
+    for x, clicks in log.watched("learning from clicks", shown, [str(log.topic)]):
+        runs = queries.get(str(x.context[0][log.topic]))
         if runs is None:
             met["other_queries"] += 1
             continue

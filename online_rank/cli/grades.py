@@ -24,8 +24,8 @@ def run(log: ClickLog, out: str | None, caps: Mapping[str, str | None], as_json:
     Raises
     ------
     ValueError
-        No column has the texts of queries, a cap is no number, there is no file to write to, or the log does not determine the
-        examination.
+        No column has the texts of queries, a cap is no number, there is no file to write to, the log does not determine the
+        examination, or it has too few clicks for any judgement.
     """
     if log.topic is None:
         raise ValueError("--topic COLUMN names the text of the query, in which a document is judged")
@@ -38,6 +38,9 @@ def run(log: ClickLog, out: str | None, caps: Mapping[str, str | None], as_json:
     check_outputs(log.files, out=out)
     read: Counter[str] = Counter()
     made = judgements(_lists(log, [*limits], read, False if as_json else None), examination=log.examination, caps=limits)
+    if not made.judged:
+        why = f": for all {made.scarce:,} pairs, fewer than {LEAST:g} click is expected" * bool(made.scarce)
+        raise ValueError(f"{', '.join(log.files)}: no pair of a query and a document can be judged{why}")
     rows = sorted(made.judged, key=lambda one: (str(one.query), -one.attraction))
     if out.endswith(".parquet"):
         columns = {name: [getattr(one, name) for one in rows] for name in Judgement._fields}

@@ -67,6 +67,13 @@ class Training(NamedTuple):
     measure: Measure = "ndcg@10"
     passes: Annotated[int, value("N", "Number of passes over the files.", min=1)] = 1
     ranker: Annotated[Kind, value(None, KINDS)] = Kind.additive
+    begin_with: Annotated[
+        str | None,
+        value(
+            "FILE",
+            "Begin with the ranking of a model, which stays as it is, and learn to add to it: LightGBM's text, XGBoost's JSON.",
+        ),
+    ] = None
     target: Annotated[
         str | None,
         value("TARGET", "Train what this target of [bold]export[/bold] can compute, and print what it costs.", "--for"),
@@ -175,7 +182,22 @@ class Clicks(NamedTuple):
     """A log of clicks in place of grades. A row of its table is a candidate, or an event."""
 
     clicks: Annotated[Origin | None, value(None, f"FILE is a log of clicks. {_ORIGIN_HELP}", **OF_CLICKS)] = None
-    click: Annotated[str, value("COLUMN", "The column with clicks: a number, or the name of an event.", **OF_CLICKS)] = "click"
+    click: Annotated[
+        str | None,
+        value(
+            "COLUMN",
+            "The column with clicks: a number, or the name of an event. [dim]Default: click, clicked, ...[/dim]",
+            **OF_CLICKS,
+        ),
+    ] = None
+    position: Annotated[
+        str | None,
+        value("COLUMN", "The column with positions, from 1. [dim]Default: position, pos, rank, ...[/dim]", **OF_CLICKS),
+    ] = None
+    propensity: Annotated[
+        str | None,
+        value("COLUMN", "For above and place: the column with probabilities. [dim]Default: propensity, ...[/dim]", **OF_CLICKS),
+    ] = None
     event: Annotated[list[str] | None, value("NAME=VALUE", "What an event is worth; once for each name.", **OF_CLICKS)] = None
     feedback_window: Annotated[
         str | None,

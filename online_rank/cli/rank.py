@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Sequence
 from urllib.parse import quote
 
-from online_rank.cli.reading import Reading
+from online_rank.cli.reading import Reading, warn_of_unknown
 from online_rank.cli.runs import queries_for, run_lines
 from online_rank.stream.reader import first_repeated
 
@@ -28,6 +28,7 @@ def rank(path: str, source: Sequence[str], of_runs: bool, reading: Reading) -> N
             warnings.warn(f"query {qid!r}: white space separates the columns of a run: it is written as %20", stacklevel=2)
         scores = [*answer.values()] if isinstance(answer, dict) else answer
         sys.stdout.write("".join(run_lines(_word(qid, str(n_queries)), names, scores)))
+    warn_of_unknown(model)
     if not n_queries:
         warnings.warn(f"{source[0]}: no queries to rank", stacklevel=2)
 

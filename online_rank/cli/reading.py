@@ -103,6 +103,16 @@ class Reading(NamedTuple):
         return queries
 
 
+def warn_of_unknown(model: Any) -> None:
+    """Warn of categories that the files have, and the model has not learned: each query counts its own."""
+    from online_rank.base import steps_of
+
+    if n := max((step.n_unknown.levels for step in steps_of(model) if hasattr(step, "n_unknown")), default=0):
+        warnings.warn(
+            f"{n:,} times a query has a category that the model has not learned, which counts for nothing", stacklevel=2
+        )
+
+
 #: The options of commands that learn nothing.
 ToMeasure = Annotated[Reading, Reading._fields[:5]]
 ToRank = Annotated[Reading, Reading._fields[:4]]
@@ -110,18 +120,20 @@ ToExplain = Annotated[Reading, Reading._fields[:3]]
 
 
 def look(lists: Any) -> None:
-    """Print what is in the files of lists, and end the command."""
+    """Print what is in the files of lists, and end the command. Raises ValueError if no list can be read."""
     from online_rank.cli.dry_run import show
 
-    show(lists)
+    if not show(lists):
+        raise ValueError("no list can be read" + f": all {lists.n_bad:,} have a fault" * bool(lists.n_bad))
     raise typer.Exit
 
 
 def look_at_runs(runs: Sequence[str], judgements: str | None = None) -> None:
-    """Print what is in TREC runs and judgements, and end the command."""
+    """Print what is in runs and judgements, and end the command. Raises ValueError if they have no query in common."""
     from online_rank.cli.dry_run import show_runs
 
-    show_runs(runs, judgements)
+    if not show_runs(runs, judgements):
+        raise ValueError("no query is in all files")
     raise typer.Exit
 
 

@@ -29,7 +29,9 @@ from online_rank.cli.printing import measured
 from online_rank.evaluate import Trace
 from online_rank.metrics import metric
 from online_rank.plot.additive import draw
+from online_rank.plot.pairs import draw_pairs
 from online_rank.preprocessing._columns import ColumnTransformer, names_made
+from online_rank.rankers.pair_shapes import pair_shapes_of
 from online_rank.rankers.shapes import has_shapes, shapes_of
 
 if TYPE_CHECKING:
@@ -210,6 +212,7 @@ def write_report(
         ("Figures", _figures(figures, trace)),
         ("Course", "".join(pictures) or "<p>No query was met.</p>"),
         _learned(model, list(feature_names or ())[: figures["features"]], figures["features"]),
+        *_combined(model, feature_names or ()),
         ("Worst ranked", _worst(log)),
         ("Slowest", _slowest(log)),
         ("Settings", _table([], [(name, _shown(value)) for name, value in settings.items()])),
@@ -245,6 +248,7 @@ def write_figures(
     sections = [
         ("Figures", f"<p>{html.escape(figures['verdict'])}</p>" + _table([], rows)),
         _learned(model, names, figures["features"]),
+        *_combined(model, names),
         ("Settings", _table([], [(name, _shown(value)) for name, value in settings.items()])),
         ("Run it again", _reproduction(figures["files"])),
     ]
@@ -276,6 +280,20 @@ def _curves(ranker: Any, given: Sequence[str]) -> str:
         + folded
         + (f"<p>{left:,} more features vary less; <code>plot.curves</code> draws them.</p>" if left > 0 else "")
     )
+
+
+def _combined(model: Any, given: Sequence[str]) -> list[tuple[str, str]]:
+    """A heading, and heat maps of the pairs of features that trees combine; nothing for a model without such pairs."""
+    ranker = serving_ranker(model)
+    shapes = pair_shapes_of(ranker)
+    if not shapes:
+        return []
+    if ranker.feature_names is None:
+        names = dict(zip(map(str, range(1, len(given) + 1)), given, strict=True))
+        called = [[names.get(str(name), f"feature {name}") for name in shape.names] for shape in shapes]
+        shapes = [shape._replace(names=(one, other)) for shape, (one, other) in zip(shapes, called, strict=True)]
+    caption = "What two values add to a score together, beyond what each adds alone"
+    return [("Pairs of features", _picture(draw_pairs(shapes)[0], caption))]
 
 
 def _learned(model: Any, names: Sequence[str], n_features: int) -> tuple[str, str]:

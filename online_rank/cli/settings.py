@@ -74,7 +74,8 @@ class Settings(Training):
 
     def of_run(self) -> dict[str, Any]:
         """The settings that must be equal for a run to continue from a checkpoint."""
-        contents = [_digest(file) if os.path.isfile(file) else None for file in self.files]
+        begun = [] if self.begin_with is None else [self.begin_with]
+        contents = [_digest(file) if os.path.isfile(file) else None for file in [*self.files, *begun]]
         files = [os.path.abspath(file) for file in self.files]
         return {**self._asdict(), **self.reading._asdict(), "reading": None, "files": files, "contents": contents, "test": None}
 
@@ -97,6 +98,12 @@ class Settings(Training):
         if [*self.files, *self.test].count("-") > 1:
             raise ValueError("standard input (-) can be read once, but it is given more than once")
         check_files([*self.files, *self.test])
+        if self.begin_with is not None:
+            check_files([self.begin_with])
+            if self.ranker != "additive":
+                raise ValueError(f"--begin-with is for --ranker additive, not for {self.ranker}: both are blended")
+            if self.sign:
+                raise ValueError("--sign is for curves alone: the trees of --begin-with keep no sign")
         targets = [name for name, target in TARGETS.items() if "fusion" not in target.kinds]
         if self.target not in (None, *targets):
             raise ValueError(f"--for {self.target}: it is one of {', '.join(targets)}")

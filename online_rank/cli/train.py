@@ -16,6 +16,8 @@ from online_rank.base.signs import signs_of_columns
 from online_rank.bounds import certificate_of
 from online_rank.bounds.account_run import keeps_account
 from online_rank.cli.advice import LOOKED_AT, advice
+from online_rank.cli.begin_with import begun_with, differences
+from online_rank.cli.beside import in_words, with_trees
 from online_rank.cli.evaluate import measure_files
 from online_rank.cli.files import behind, check_outputs, declared, histories_of
 from online_rank.cli.options import Checkpoints, Measuring, Output
@@ -48,8 +50,13 @@ def new_model(measure: str, ranker: str, signs: Mapping[str, int] | None = None,
 
 def _new(settings: Settings) -> Any:
     """The model of a run before the first query."""
-    ranker = new_model(settings.measure, settings.ranker, settings.signs, settings.relative)
-    return behind(histories_of(settings.history), ranker)
+    return behind(histories_of(settings.history), _ranker(settings, settings.relative))
+
+
+def _ranker(settings: Settings, relative: bool) -> Any:
+    """The ranker of a run, which may begin with a model of another library."""
+    ranker = new_model(settings.measure, settings.ranker, settings.signs, relative)
+    return ranker if settings.begin_with is None else begun_with(settings.begin_with, ranker, settings.measure)
 
 
 def behind_map(ranker: Any, signs: Mapping[str, int] | None = None, **options: Any) -> Any:
@@ -83,6 +90,8 @@ def _run(settings: Settings, checkpoints: Checkpoints, output: Output) -> None:
     report = {"files": settings.files, "measure": settings.measure, "features": n_features_of(model) or 0, **figures}
     if not settings.relative and settings.ranker != "perceptron":
         report["default"] = _default(settings, output, shown)
+    if (trees := with_trees(model)) is not None:
+        report["trees"] = trees
     certificate = certificate_of(model) if settings.certify else None
     if certificate is not None:
         report["certificate"] = certificate.to_dict()
@@ -108,6 +117,7 @@ def _check(settings: Settings, checkpoints: Checkpoints, output: Output) -> None
     """Check what can be checked before anything is read."""
     settings.check()
     read = [*settings.files, *settings.test]
+    read += [] if settings.begin_with is None else [settings.begin_with]
     check_outputs(read, save=output.save, report=output.report, checkpoint=checkpoints.checkpoint)
 
 
@@ -115,6 +125,9 @@ def _untaught(settings: Settings, source: Any, blank: Any, output: Output, shown
     """The model before the first query; says what was found in the files, and what may be better."""
     require_known_signs(settings.signs, source, settings.files)
     model = _new(settings)
+    if settings.begin_with is not None:
+        for line in differences(settings.begin_with, model, source, settings.files):
+            output.warn(line)
     if settings.reading.strict:
         if source.is_letor:
             raise ValueError("--strict is for tables, whose columns have names")
@@ -183,7 +196,7 @@ def _default(settings: Settings, output: Output, shown: bool | None) -> dict[str
     if "-" in [*settings.files, *settings.test]:
         output.warn(f"--for {settings.target}: the default model is left out, since standard input can be read once")
         return {}
-    model = new_model(settings.measure, settings.ranker, settings.signs)
+    model = _ranker(settings, True)
     # The first model has warned about the files.
     with warnings.catch_warnings(action="ignore", category=UserWarning):
         traces, figures = _taught(settings, Checkpoints(), model, model, None, None, shown)
@@ -257,6 +270,8 @@ def _print(report: dict[str, Any], traces: list[Trace]) -> None:
             f"{of_pass}updated on [bold]{trace.mistakes:,}[/] of {trace.n_queries:,} queries "
             f"({trace.skipped:,} had nothing to learn, the others lost nothing); cumulative loss [bold]{trace.loss:,.2f}[/]"
         )
+    if "trees" in report:
+        console.print(in_words(report["trees"], measure))
     if "report" in report:
         console.print(f"report in [bold]{report['report']}[/]")
     if "saved" in report:

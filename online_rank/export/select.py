@@ -14,7 +14,8 @@ def to_select(model: Any, *, name: str = "online_rank", names: Names = None) -> 
     """A model as a SELECT over a table of candidates, for PostgreSQL and DuckDB.
 
     The table has a column `query`, by which candidates belong together, a column for each feature, NULL or NaN where it is
-    missing, and a column of texts or booleans for each category. The result has all of its columns, `row_number` and `score`.
+    missing, and a column of texts or booleans for each category. The result has all of its columns; `input_row`, the number of
+    the row in the table; `score`; and `place`, from 1 in each query, where equal scores keep the order of the table.
 
     Parameters
     ----------
@@ -35,27 +36,29 @@ def to_select(model: Any, *, name: str = "online_rank", names: Names = None) -> 
     --------
     >>> from online_rank import PerceptronRanker
     >>> print(to_select(PerceptronRanker.from_weights({"clicks": 2.0}), name="candidates"))
-    WITH numbered AS MATERIALIZED (SELECT *, ROW_NUMBER() OVER () AS row_number FROM "candidates"),
-    scored AS (SELECT row_number, 2.0 * x1
+    WITH numbered AS MATERIALIZED (SELECT *, ROW_NUMBER() OVER () AS input_row FROM "candidates"),
+    scored AS (SELECT input_row, 2.0 * x1
     + 0.0 AS score FROM (
-    SELECT row_number, "query",
+    SELECT input_row, "query",
         COALESCE(NULLIF(CAST("clicks" AS DOUBLE PRECISION), CAST('NaN' AS DOUBLE PRECISION)), 0) AS x1
     FROM numbered) AS s0)
-    SELECT numbered.*, score FROM numbered JOIN scored USING (row_number) ORDER BY "query", score DESC
+    SELECT numbered.*, score, ROW_NUMBER() OVER (PARTITION BY "query" ORDER BY score DESC, input_row) AS place
+    FROM numbered JOIN scored USING (input_row) ORDER BY "query", place
     """
     given = prepared(model, "postgresql", names)
-    require_columns(["query", "score", "row_number", *given.fields])
+    require_columns(["query", "score", "input_row", "place", *given.fields])
     columns = [f"x{j + 1}" for j in range(len(given.texts))]
     stages, score = definitions(given, columns, _DIALECT)
     values = ",\n    ".join(f"{_value(given, j)} AS {x}" for j, x in enumerate(columns))
-    text = f'SELECT row_number, "query",\n    {values}\nFROM numbered'
+    text = f'SELECT input_row, "query",\n    {values}\nFROM numbered'
     for k, stage in enumerate(stages):
         made = ",\n    ".join(f"{expression} AS {name}" for name, expression in stage)
         text = f"SELECT *,\n    {made}\nFROM (\n{text}) AS s{k}" if stage else text
     return (
-        f"WITH numbered AS MATERIALIZED (SELECT *, ROW_NUMBER() OVER () AS row_number FROM {quoted(name)}),\n"
-        f"scored AS (SELECT row_number, {score} AS score FROM (\n{text}) AS s{len(stages)})\n"
-        'SELECT numbered.*, score FROM numbered JOIN scored USING (row_number) ORDER BY "query", score DESC'
+        f"WITH numbered AS MATERIALIZED (SELECT *, ROW_NUMBER() OVER () AS input_row FROM {quoted(name)}),\n"
+        f"scored AS (SELECT input_row, {score} AS score FROM (\n{text}) AS s{len(stages)})\n"
+        'SELECT numbered.*, score, ROW_NUMBER() OVER (PARTITION BY "query" ORDER BY score DESC, input_row) AS place\n'
+        'FROM numbered JOIN scored USING (input_row) ORDER BY "query", place'
     )
 
 

@@ -8,6 +8,7 @@ of colour vision can distinguish them; lines are labelled directly, without a le
 from online_rank.plot.additive import curves
 from online_rank.plot.bars import certificate, explanation, importance, weights
 from online_rank.plot.losses import LossCurve, bands, loss, served_loss, trace
+from online_rank.plot.pairs import pairs
 
 __all__ = [
     "LossCurve",
@@ -17,6 +18,7 @@ __all__ = [
     "explanation",
     "importance",
     "loss",
+    "pairs",
     "served_loss",
     "trace",
     "weights",

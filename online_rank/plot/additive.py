@@ -77,13 +77,13 @@ def draw(shapes: Sequence[Shape]) -> "list[Axes]":
         ax.remove()
     for ax, shape in zip(made, shapes, strict=False):
         styled(ax, "", "")
-        ax.set_title(_shown(shape.name), loc="left", color=DARK, fontsize=FONT, parse_math=False)
+        ax.set_title(shown(shape.name), loc="left", color=DARK, fontsize=FONT, parse_math=False)
         ax.tick_params(labelsize=FONT - 2.0)
         _draw_levels(shape, ax) if shape.levels else _draw_curve(shape, ax)
     return made[: len(shapes)]
 
 
-def _shown(name: Hashable, most: int = _NAME) -> str:
+def shown(name: Hashable, most: int = _NAME) -> str:
     """A name without characters that cannot be drawn, shortened in the middle."""
     text = "".join(c if c.isprintable() else " " for c in f"{name}")
     return text if len(text) <= most else f"{text[: most - 8]}…{text[-7:]}"
@@ -142,7 +142,7 @@ def _draw_levels(shape: Shape, ax: "Axes") -> None:
     heights = np.array([level.height for level in levels])
     ranges = np.array([(level.height - level.low, level.high - level.height) for level in levels]).T
     ax.barh(range(len(levels)), heights, color=COLOURS[0], xerr=np.maximum(ranges, 0.0), error_kw={"ecolor": GREY, "lw": 1.0})
-    names = ["others" if level.name is None else _shown(level.name, 16) for level in levels]
+    names = ["others" if level.name is None else shown(level.name, 16) for level in levels]
     labels = [f"{name} ({level.share:.0%})" for name, level in zip(names, levels, strict=True)]
     ax.set_yticks(range(len(levels)), labels, parse_math=False)
     ax.axvline(0.0, color=DARK, linewidth=0.8)

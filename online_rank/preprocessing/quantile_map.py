@@ -20,6 +20,7 @@ from online_rank.base.names import are_numbers
 from online_rank.base.schema import Array, Count, Derived, Flag, Integer, ListOf, Real, Schema
 from online_rank.base.transformer import Naming
 from online_rank.preprocessing._columns import ColumnTransformer
+from online_rank.preprocessing._growing import note_growing
 from online_rank.query import Block, SparseRows, require_finite
 
 #: Values that the sketch of a feature keeps, and documents that join it at once. A map of d features is saved in
@@ -113,6 +114,9 @@ class StreamQuantileMap(ColumnTransformer):
     **If most documents have 0**, as with counts, names and labels crossed with attributes, 0 stays 0 in both columns: 0 gets as
     much weight in F as all other values together, g(0) is subtracted from g, and q = g / (sigma + 0.1). A feature that has only
     been 0 so far gives 0.5 for any value above it.
+
+    **A feature that grows with the stream**, such as a date, soon lies beyond all knots, where values tie. It raises a warning
+    once. Give an age in its place, or take `AdditiveRanker`, which ranks values within the query.
 
     **State.** Each feature has a sketch of 224 values, from which at most `n_knots` knots are computed, between which g is
     linear (constant beyond the smallest and the largest). The stream is cut into stretches, each an eighth of what came before,
@@ -467,11 +471,22 @@ class StreamQuantileMap(ColumnTransformer):
                     if self._count + len(X) >= self._due:
                         if self._lacking is None and not all_finite(np.concatenate(self._rows)):
                             return False
+                        self._note_growing()
                         self._span, self._cursor = self._count + len(X) - self._start, 0
                 self._count += len(X)
             if self._cursor < self._n_features:
                 self._join(max(_AT_ONCE, math.ceil(self._n_features / _PARTS)))
             return True
+
+    def _note_growing(self) -> None:
+        """Warn of features of which most values of the last stretch lie beyond the knots."""
+        # A ranker that passes missing values has columns of ranks, which keep the order of such values.
+        if self._lacking is not None or not self._rows:
+            return
+        counts, values = self._table.counts, self._table.knots[:, kernels.VALUE]
+        places = np.arange(len(counts))
+        ends = [np.where(counts > 0, values[places, each], np.nan) for each in (0 * counts, np.maximum(counts - 1, 0))]
+        note_growing(self, ends[0], ends[1], np.stack(self._rows), self._start)
 
     def _sample(self, X: np.ndarray) -> None:
         """Take the documents of a query that are to be sampled."""

@@ -40,6 +40,7 @@ _MANY_VALUES = 256
 _FLOAT64, _FLOAT32, _INT64 = np.dtype(np.float64), np.dtype(np.float32), np.dtype(np.int64)
 _ARRAY = np.ndarray
 _ONLY_DICTS = {dict}
+_TRUTHS = {"true": 1.0, "false": 0.0}
 # Plain dicts first, since asking an abstract class takes longer.
 _MAPPING = dict | Mapping
 # `Block(...)` takes three times as long.
@@ -396,7 +397,8 @@ def as_floats(values: list[Any]) -> np.ndarray | None:
 
 
 def _checked_floats(values: list[Any], names: tuple[Hashable, ...], ids: Sequence[Hashable] | None, first: int) -> np.ndarray:
-    """Values as float64, or an error that names the value that is not a number."""
+    """Values as float64, of the texts true and false 1 and 0, or an error that names the value that is not a number."""
+    values = [_TRUTHS.get(value.strip().lower(), value) if isinstance(value, str) else value for value in values]
     for position, value in enumerate(values):
         i, j = divmod(position, len(names))
         what = f"feature {names[j]!r} of {document_name(first + i, ids)}"

@@ -4,6 +4,7 @@ Each level is a feature, `(feature, "is", level)`: 1 in the documents that have 
 has several levels, and a model keeps levels as it keeps features.
 """
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -12,14 +13,16 @@ import numpy as np
 from online_rank.query.blocks import Block, document_name
 from online_rank.query.forms import as_floats, documents_in_nfc, table_of
 from online_rank.query.names import are_nfc, in_nfc
-from online_rank.query.times import seconds_of_dates
+from online_rank.query.times import seconds_of_dates, seconds_of_text
 
 __all__ = ["Levels", "is_level", "numbers", "read_block", "read_documents"]
 
 _IS = "is"
 _ONLY_DICTS = {dict}
-#: Booleans are levels, called as in JSON.
+#: Booleans are levels, called as in JSON, also where programs write them as texts.
 _BOOLEANS = {True: "true", False: "false"}
+_WORDS = {word: word.lower() for word in ("True", "False", "TRUE", "FALSE")}
+_TRUTHS = {"true": 1.0, "false": 0.0}
 _ARE_BOOLEAN = frozenset((bool, np.bool_))
 _Column: TypeAlias = Callable[[Hashable, float], np.ndarray]
 #: For each feature the documents that have it, and its values there.
@@ -47,6 +50,8 @@ class Levels:
     def __init__(self, names: Sequence[Hashable], most: int) -> None:
         #: The names of all features, the very tuple that was given.
         self.names = names
+        #: How many texts of each feature had blanks around them, where somebody counts.
+        self.trimmed: Counter[Hashable] | None = None
         #: The columns of levels.
         self.columns = [j for j, name in enumerate(names) if is_level(name)]
         self._most = most
@@ -64,9 +69,19 @@ class Levels:
         made._numbers, made._levels = self._numbers, {name: dict(levels) for name, levels in self._levels.items()}
         return made
 
-    def name(self, feature: Hashable, level: str) -> Hashable:
-        """The feature of a level; beyond the most levels, the feature of all others."""
+    def name(self, feature: Hashable, level: str) -> Hashable | None:
+        """The feature of a level; beyond the most levels, the feature of all others. None for an empty text, which is missing.
+
+        Blanks around a level do not count, and TRUE is true, unless a model has learned the level as it stands.
+        """
         levels = self._levels.setdefault(feature, {})
+        if level not in levels:
+            trimmed = level.strip()
+            if trimmed != level and self.trimmed is not None:
+                self.trimmed[feature] += 1
+            level = _WORDS.get(trimmed, trimmed)
+            if not level and "" not in levels:
+                return None
         if level not in levels and len(levels) - (None in levels) >= self._most:
             level = None  # type: ignore[assignment]
         return levels.setdefault(level, (feature, _IS, level))
@@ -82,12 +97,13 @@ class Levels:
 
 
 def read_documents(
-    documents: Sequence[Mapping[Hashable, Any]], ids: Any, levels: Levels
+    documents: Sequence[Mapping[Hashable, Any]], ids: Any, levels: Levels, trimmed: Counter[Hashable] | None = None
 ) -> tuple[np.ndarray, tuple[Hashable, ...]]:
     """The documents as float64 (n, columns), NaN where a number is missing, and the names of the columns.
 
-    Missing are absent names, None, NaN, and the NA and NaT of pandas. Times are seconds since 1970, texts are levels, and so
-    are booleans, "true" and "false"; lists of texts are several.
+    Missing are absent names, None, NaN, empty texts, and the NA and NaT of pandas. Times are seconds since 1970, also as texts
+    in ISO 8601. Other texts are levels, without the blanks around them, and so are booleans, "true" and "false"; lists of texts
+    are several. Where a feature is a number, booleans alone are 1 and 0. `trimmed` counts texts with blanks, by feature.
 
     Raises
     ------
@@ -115,9 +131,10 @@ def read_documents(
         if X is not None:
             return X.reshape(n, len(table[0])), table[0]
     levels = levels.copy()
+    levels.trimmed = trimmed
     found = _by_feature(documents, ids) if table is None else _cut(*table, n)
     if not are_nfc(found):
-        return read_documents(documents_in_nfc(documents, ids), ids, levels)
+        return read_documents(documents_in_nfc(documents, ids), ids, levels, trimmed)
     columns: dict[Hashable, np.ndarray] = {}
 
     def column(name: Hashable, value: float) -> np.ndarray:
@@ -130,9 +147,9 @@ def read_documents(
     return np.column_stack([*columns.values()]) if columns else np.empty((n, 0)), tuple(columns)
 
 
-def read_block(block: Block, levels: Levels) -> Block:
+def read_block(block: Block, levels: Levels, trimmed: Counter[Hashable] | None = None) -> Block:
     """A block of documents, read as an array (`read_documents`)."""
-    X, names = read_documents(block.X, block.ids, levels)
+    X, names = read_documents(block.X, block.ids, levels, trimmed)
     return tuple.__new__(Block, (X, *block[1:5], names, *block[6:]))  # As `with_features`, which is another call.
 
 
@@ -166,6 +183,8 @@ def _read_feature(name: Hashable, rows: list[int], values: list[Any], ids: Any, 
     if floats is not None:
         column(name, np.nan)[rows] = floats
         return
+    if kind != "category" and (read_as := _as_numbers(values, kind)) is not None:
+        values = read_as
     for i, value in zip(rows, values, strict=True):
         read = _read_value(value)
         if read is None:
@@ -183,7 +202,32 @@ def _read_feature(name: Hashable, rows: list[int], values: list[Any], ids: Any, 
             column(name, np.nan)[i] = read
         else:
             for level in read:
-                column(levels.name(name, level), 0.0)[i] = 1.0
+                if (of_level := levels.name(name, level)) is not None:
+                    column(of_level, 0.0)[i] = 1.0
+
+
+def _as_numbers(values: list[Any], kind: str) -> list[Any] | None:
+    """Values with dates in texts as seconds; where the feature is a number, booleans alone as 1 and 0, and no empty texts.
+
+    None if nothing is to change: in a new feature, texts are dates only if all of them are.
+    """
+    if kind == "number":
+        values = [None if isinstance(value, str) and not value.strip() else value for value in values]
+        truths = [_truth(value) for value in values if value is not None]
+        if all(truth is not None for truth in truths):
+            return [_truth(value) for value in values]
+    read = [seconds_of_text(value.strip()) if isinstance(value, str) else None for value in values]
+    texts = sum(isinstance(value, str) for value in values)
+    if kind != "number" and (not texts or sum(x is not None for x in read) < texts):
+        return None
+    return [value if x is None else x for x, value in zip(read, values, strict=True)]
+
+
+def _truth(value: Any) -> float | None:
+    """1 or 0 of a boolean, also as a text; None for anything else."""
+    if type(value) in _ARE_BOOLEAN:
+        return float(value)
+    return _TRUTHS.get(value.strip().lower()) if isinstance(value, str) else None
 
 
 def numbers(values: list[Any]) -> np.ndarray | None:

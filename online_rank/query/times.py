@@ -32,7 +32,7 @@ _DATES = 0.95
 _NAMES = ("", *PER_SECOND)
 _ZONE = r" ?(?:[Zz]|UTC|[-+]\d{2}(?::?\d{2})?)"
 _TIME = r"\d{2}:\d{2}(?::\d{2}(?:[.,]\d{1,9})?)?"
-#: Texts in ISO 8601 that are dates or times, with up to nine digits of a second; and those of them with a zone.
+#: Texts in ISO 8601 that are dates or times, with up to nine digits of a second; and texts of times with a zone.
 ISO = rf"^\d{{4}}-\d{{2}}-\d{{2}}(?:[Tt ]{_TIME}(?:{_ZONE})?)?$"
 ZONED = rf":\d{{2}}(?:[.,]\d+)?{_ZONE}$"
 _PARTS = re.compile(

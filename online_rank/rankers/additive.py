@@ -3,7 +3,7 @@
 import itertools
 import types
 import warnings
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from online_rank._kernels import beside, curves
 from online_rank._kernels import hedge as blending
 from online_rank._kernels.codes import ADAPTIVE, CAPPED_SQUARES, DOCUMENTS, MASS, ROOT
 from online_rank.base import Abilities, share_lock
+from online_rank.base.explain import Split
 from online_rank.base.form import Blend, Form, Head, Layered
 from online_rank.base.growth import grown_triangle, with_zeros
 from online_rank.base.halving import halved
@@ -32,8 +33,8 @@ from online_rank.rankers.curved import CurvedRanker, as_read, n_curves, room_for
 from online_rank.rankers.fading import factor_of, left_after
 from online_rank.rankers.growing_trees import GrowingTrees, HedgeOfTrees
 from online_rank.rankers.hedge import LEAST, HedgeAccount, opening
-from online_rank.rankers.leaf_tables import form_of_leaves, mapped_for_trees, shares_of_leaves
-from online_rank.rankers.members import CURVES, MEMBERS, Members, members_of, n_candidates, without_plain
+from online_rank.rankers.leaf_tables import form_of_leaves, mapped_for_trees, split_by_leaves
+from online_rank.rankers.members import BY_NUMBER, CURVES, MEMBERS, Members, members_of, n_candidates, without_plain
 from online_rank.rankers.mixed import mix
 from online_rank.rankers.perceptron import PerceptronRanker
 from online_rank.rankers.signs import checked_signs, require_in_array, signs_of_columns
@@ -50,13 +51,13 @@ _new = tuple.__new__
 _IN_QUERIES = (None, None)
 #: A place that is still to be decided.
 _OPEN = -4
-#: It warns when it has this many curves.
+#: It warns when names that were met one after the other are this many.
 _MANY_CURVES = 1000
 #: The most trees.
 _MOST_TREES = 10_000
 _HINT = (
-    "AdditiveRanker has 1,000 features and learns a curve of each, which takes time and 4 MB; if they are words, give it "
-    'texts: BlendRanker([AdditiveRanker(), HashedFeatures(text=("title",), others=False) | PerceptronRanker()])'
+    "AdditiveRanker has met 1,000 names of features, more than in its first query, and learns a curve of each; if they are "
+    'words, give it texts: BlendRanker([AdditiveRanker(), HashedFeatures(text=("title",), others=False) | PerceptronRanker()])'
 )
 
 
@@ -72,10 +73,18 @@ class AdditiveRanker(CurvedRanker):
 
     **Members.** One perceptron learns all columns, as `PerceptronRanker(credit="adaptive", relative_margin=1.0)` does. Members
     are its last weights, two averages of them with different half-lives, and a Newton learner of the logistic loss of pairs on
-    the columns g and presence: 300 of them have a whole Hessian, and g of the features beyond these its diagonal. They are
-    blended, alone and in pairs, by the rule of `BlendRanker` on running scales: their sum is one curve for each feature.
-    `online_rank.bounds.certificate_of` compares the loss with the best candidate's, and bounds it by the mass of the
-    updates (`additive_mass_bound`).
+    the columns g and presence: 300 of them have a whole Hessian, and g of the features beyond these its diagonal. A pair that
+    is wrong by far keeps .07 of its push as curvature, so that a few contradicting queries cannot overturn it.
+
+    Data that are noisy, few or wide bear no curves. So three members are linear in g: a ridge regression of the standardised
+    grades, by which the long half-life forgets; such a perceptron; and the quotients :math:`z = S / n`, S the sum of t g and n
+    the sum of squared deviations of g and 20, cut off: :math:`\mathrm{sign}(z) \max(|z| - 2 / \sqrt{n}, 0)`.
+
+    Members are blended by the rule of `BlendRanker` on running scales: the first four alone and in pairs, with .65 of the
+    prior, and the plain ones alone and halved with the long average and with the Newton learner. Their sum is one curve for
+    each feature. `online_rank.bounds.certificate_of` compares the loss with the best candidate's, and bounds it by the mass of
+    the updates (`additive_mass_bound`). A model that was saved before there were plain members keeps the first four, and their
+    ten candidates.
 
     **Trees.** Where features interact, trees learn what no sum of curves can: up to `trees` of depth 4, on g in 31 bins. A
     tree grows from a window of the last queries, of at most 8 MB and 65,216 documents, in steps that are spread over queries.
@@ -99,7 +108,7 @@ class AdditiveRanker(CurvedRanker):
 
     **Sparse rows** are learned by a `PerceptronRanker`, as they are: a stream that begins with `SparseRows`, a sparse matrix of
     scipy, or dicts of counts with many names of which each document has few, as of words. `BlendRanker` takes numbers and words
-    together (`HashedFeatures(text=..., others=False)`). From 1,000 curves on, which take time, it warns.
+    together (`HashedFeatures(text=..., others=False)`). It warns when names that come one after the other reach 1,000.
 
     Parameters
     ----------
@@ -160,6 +169,8 @@ class AdditiveRanker(CurvedRanker):
         _places=Array(n_curves, 2, dtype="int64", low=_OPEN, high=_MOST_COLUMNS),
         _pending=Array(None),
         _gram=Array(lambda ranker: len(ranker._pending) * (len(ranker._pending) + 1) // 2),
+        _slow_gram=Array(lambda ranker: _n_plain(ranker, len(ranker._gram))),
+        _left=Array(lambda ranker: _n_plain(ranker, len(ranker._pending))),
         _curvatures=Array(n_curves, low=0.0),
         _numbers=Array(kernels.N_NUMBERS, low=0.0),
         _losses=Array(lambda ranker: n_candidates(len(ranker._scales)), low=0.0),
@@ -232,6 +243,8 @@ class AdditiveRanker(CurvedRanker):
         self._places = np.zeros((0, 2), dtype=np.int64)
         self._gram = np.zeros(0)
         self._pending = np.zeros(0)
+        self._slow_gram = np.zeros(0)
+        self._left = np.zeros(0)
         self._curvatures = np.zeros(0)
         self._numbers = np.zeros(kernels.N_NUMBERS)
         self._scales = np.zeros((len(CURVES.names), 2))
@@ -333,7 +346,7 @@ class AdditiveRanker(CurvedRanker):
         return chosen
 
     def _hedge(self) -> blending.Hedge:
-        of = self._members
+        of = BY_NUMBER[len(self._scales)]
         state = of.candidates, of.prior, self._scales, self._losses, self._account, self.seed, self._n_queries
         return _new(blending.Hedge, state)
 
@@ -346,7 +359,8 @@ class AdditiveRanker(CurvedRanker):
         n_new, documents = self._n_features - before, self._numbers[DOCUMENTS]
         if not n_new:
             return
-        if before < _MANY_CURVES <= self._n_features:
+        # Numbers come with the first query, and words one after the other.
+        if 0 < before < _MANY_CURVES <= self._n_features and self._columns is not None:
             warnings.warn(_HINT, stacklevel=2)
         self._front.widen(n_new)
         self._weights = with_zeros(self._weights, n_new)
@@ -380,10 +394,14 @@ class AdditiveRanker(CurvedRanker):
             setattr(self, name, getattr(self, name)[kept])
         columns = np.unique(self._places[self._places >= 0])
         d = len(self._pending)
-        whole = np.zeros((d, d))
+        whole, kept_part = np.zeros((d, d)), np.triu_indices(len(columns))
         whole[np.triu_indices(d)] = self._gram
-        self._gram = whole[np.ix_(columns, columns)][np.triu_indices(len(columns))]
+        self._gram = whole[np.ix_(columns, columns)][kept_part]
         self._pending = self._pending[columns]
+        if self._plain.shape[1]:
+            whole[np.triu_indices(d)] = self._slow_gram
+            self._slow_gram = whole[np.ix_(columns, columns)][kept_part]
+            self._left = self._left[columns]
         self._places = np.where(self._places >= 0, np.searchsorted(columns, self._places), self._places)
         self._signs = np.zeros(0, dtype=np.int64)
         if self._trees is not None:
@@ -428,8 +446,11 @@ class AdditiveRanker(CurvedRanker):
                 d += 1
             else:
                 places[j, 1] = -1
-        self._gram = grown_triangle(self._gram, len(self._pending), d - len(self._pending))
-        self._pending = with_zeros(self._pending, d - len(self._pending))
+        before, n_new = len(self._pending), d - len(self._pending)
+        self._gram = grown_triangle(self._gram, before, n_new)
+        if self._plain.shape[1]:
+            self._slow_gram, self._left = grown_triangle(self._slow_gram, before, n_new), with_zeros(self._left, n_new)
+        self._pending = with_zeros(self._pending, n_new)
         self._places = places
 
     @classmethod
@@ -529,7 +550,7 @@ class AdditiveRanker(CurvedRanker):
         keep = self._keep if len(block.w) == 1 and self._seconds == _IN_QUERIES else self._kept(block)
         learner = _new(kernels.Learner, (
             self._weights, self._plain, self._marginals, self._sums, self._signs, self._places, self._gram, self._pending,
-            self._curvatures, self._numbers,
+            self._slow_gram, self._left, self._curvatures, self._numbers,
         ))  # fmt: skip
         n, latest = len(block.w), self._at
         self._n_queries += n
@@ -565,14 +586,13 @@ class AdditiveRanker(CurvedRanker):
         grown = Form(names, n, (mapped_for_trees(self._mapped()),), form_of_leaves(*trees.served()))
         return Blend((curved, grown), np.array([trees.factor, 1.0]))
 
-    def _split(self, block: Block, a: int, b: int) -> tuple[Sequence[Hashable], np.ndarray, bool] | None:
+    def _split(self, block: Block, a: int, b: int) -> Split | None:
         told, trees = super()._split(block, a, b), self._trees
         if told is None or trees is None or not trees.n_served:
             return told
-        names, values, _ = told
         X = (block.X if self._reader.fits(self, block) else self._reader.align(self, block).X)[[a, b]]
-        shares = shares_of_leaves(*trees.served(), self._rows_of(X), self._columns_of_features())
-        return names, trees.factor * values + shares, not shares.any()
+        singles, pairs = split_by_leaves(*trees.served(), self._rows_of(X), self._columns_of_features())
+        return told._replace(values=trees.factor * told.values + singles, pairs=pairs)
 
     def _rows_of(self, X: np.ndarray) -> curves.CurveRows:
         return self._score_rows(X, single(len(X)), room_for_rows(n_curves(self), len(X)))[1]

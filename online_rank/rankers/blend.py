@@ -17,7 +17,7 @@ from online_rank.arguments import seed as require_seed
 from online_rank.base import Abilities, Ranker, RankingPipeline, Round, ranker_of, share_lock, steps_of
 from online_rank.base.closed import form_of
 from online_rank.base.draws import counted_generator
-from online_rank.base.explain import shares_of_features
+from online_rank.base.explain import Split, shares_of_features
 from online_rank.base.form import Blend, Curves, Form, Head, Linear
 from online_rank.base.lock import locked
 from online_rank.base.reader import own_names
@@ -178,6 +178,9 @@ class BlendRanker(NestedRanker):
         self._n_queries = 0
         # Learners that were trained before serve at once.
         self._reader.meet_features_of(self, [learner for learner in map(first_step, self._learners) if learner is not None])
+        if (reader := self._reader.of(self)) is not None:
+            # It reads queries for all, so it knows the features of all.
+            reader._reader.meet_features_of(reader, [self])
         share_lock(self)
 
     @property
@@ -275,16 +278,15 @@ class BlendRanker(NestedRanker):
         # Sparse rows are ranked by the first alone; otherwise it splits differences itself.
         return None if self._curves.has_curves else (self._learners[:1], factors[:1])
 
-    def _split(self, block: Block, a: int, b: int) -> tuple[Sequence[Hashable], np.ndarray, bool] | None:
+    def _split(self, block: Block, a: int, b: int) -> Split | None:
         told = None if self._curves is None else self._curves._split(block, a, b)
         if self._curves is None or told is None:
             return None
-        names, values, _ = told
         X = block.X if self._reader.fits(self, block) else self._reader.align(self, block).X
         shares = shares_of_features(self._trees, *self._for_trees(X[[a, b]], single(2)))
         by_feature = [shares[columns].sum() for columns in self._curves._columns_of_features().values()]
         factors = self.weights / self.scales
-        return names, factors[0] * values + factors[1] * np.array(by_feature), not shares.any()
+        return told._replace(values=factors[0] * told.values + factors[1] * np.array(by_feature), exact=not shares.any())
 
     def _linear_weights(self, columns: Any = slice(None)) -> np.ndarray | None:
         own = None if self._curves is None else self._curves._linear_weights(columns)

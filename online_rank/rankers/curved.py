@@ -1,5 +1,8 @@
 """Base class of rankers with curves: what they read, and what they serve."""
 
+import warnings
+import weakref
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Self
 
@@ -9,6 +12,7 @@ from online_rank import arguments
 from online_rank._kernels import curves
 from online_rank._kernels.drawn import draw_curves
 from online_rank.base import Ranker, share_lock
+from online_rank.base.explain import Split
 from online_rank.base.form import Curves, Head, InQuery, Layer, Layered, Linear
 from online_rank.base.lock import locked
 from online_rank.base.reader import Reader, as_array, as_numbers, own_names
@@ -26,6 +30,8 @@ _MANY_NAMES, _FILLED = 50, 0.25
 _BENDS, _FARTHEST = curves.FIRST + curves.STEP * np.arange(curves.POINTS), 40.0
 #: The most values of a query that is kept after it was scored.
 _MOST_READ = 1 << 16
+#: How many texts of each feature had blanks around them. It is not state: trimmed texts are what is learned.
+_TRIMMED: "weakref.WeakKeyDictionary[Any, Counter[Hashable]]" = weakref.WeakKeyDictionary()
 
 
 def n_curves(ranker: Any) -> int:
@@ -51,6 +57,19 @@ def _missing_everywhere(ranker: Any, m: int, _dtype: Any) -> np.ndarray:
     return blank
 
 
+def _note_trimmed(ranker: Any, trimmed: Counter[Hashable]) -> None:
+    """Count categories with blanks around them, and warn once."""
+    if ranker not in _TRIMMED:
+        _TRIMMED[ranker] = Counter()
+        name, n = trimmed.most_common(1)[0]
+        warnings.warn(
+            f"{type(ranker).__name__}: blanks around categories are trimmed, here of {name!r} in {n} documents, and counted "
+            "(attribute n_trimmed)",
+            stacklevel=2,
+        )
+    _TRIMMED[ranker].update(trimmed)
+
+
 class CurveReader(Reader):
     """Reads raw features, missing values and categories; or rows, for the ranker inside that learns a sparse stream."""
 
@@ -73,7 +92,10 @@ class CurveReader(Reader):
             step._columns, step._n_features = linear._columns, linear._n_features
             return block
         if type(block.X) is list:
-            block = read_block(block, levels_of(step))
+            trimmed: Counter[Hashable] = Counter()
+            block = read_block(block, levels_of(step), trimmed)
+            if trimmed:
+                _note_trimmed(step, trimmed)
         elif block.names is not None:
             levels_of(step).require_numbers(block.names)
         if isinstance(block.X, SparseRows):
@@ -120,6 +142,18 @@ class CurvedRanker(Ranker):
         self = super().__new__(cls, *arguments, **named)
         self._answers = self._drawn = self._known_levels = self._read = None
         return self
+
+    def _split_unknown(self, names: Sequence[Hashable]) -> tuple[list[Hashable], int]:
+        """The features among unknown names of columns, and how many of the names are levels of known categories."""
+        levels = levels_of(self)
+        own = [name for name in names if not (is_level(name) and levels.kind_of(name[0]))]  # type: ignore[index]
+        features = [name[0] if is_level(name) else name for name in own]  # type: ignore[index]
+        return [*dict.fromkeys(features)], len(names) - len(own)
+
+    @property
+    def n_trimmed(self) -> int:
+        """How many categories lost the blanks around them since the model was made or loaded, in what it ranked and learned."""
+        return sum(_TRIMMED.get(self, Counter()).values())
 
     @property
     @locked
@@ -276,7 +310,7 @@ class CurvedRanker(Ranker):
         with self._lock:
             return float(self._curves()[self._place_of(feature), 0, 0, curves.MISSING])
 
-    def _split(self, block: Block, a: int, b: int) -> tuple[Sequence[Hashable], np.ndarray, bool] | None:
+    def _split(self, block: Block, a: int, b: int) -> Split | None:
         """Splits a difference of scores among the raw features, categories as one."""
         if self._linear is not None:
             return None
@@ -287,7 +321,7 @@ class CurvedRanker(Ranker):
             curves.contributions(as_read(X), self._front.table, self.relative, self._curves(), added)
         features = self._columns_of_features()
         differences = added[:, a] - added[:, b]
-        return tuple(features), np.array([differences[columns].sum() for columns in features.values()]), True
+        return Split(tuple(features), np.array([differences[columns].sum() for columns in features.values()]), True, {})
 
 
 def _is_sparse(block: Block) -> bool:

@@ -1,4 +1,4 @@
-"""What trees next to curves serve, as a function of raw features: its closed form, and its shares of a difference."""
+"""What trees next to curves serve, as a function of raw features: its closed form, and how it splits a difference."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 
 from online_rank._kernels import leaves
 from online_rank._kernels.curves import MISSING
-from online_rank.base.explain import shares_of_features
+from online_rank.base.effects import split_difference
 from online_rank.base.form import Curves, Trees, first_at_least, full_tree
 
 
@@ -53,36 +53,25 @@ def _bins(g: np.ndarray) -> np.ndarray:
     return np.where(g <= 1.5 * leaves.LOWEST, 0, z.astype(np.int64) + 1)
 
 
-class _OfBins:
-    """A ranker of documents that are given by their bins."""
+def shares_of_scores(_: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """The share of normal scores in each interval, of values that are not missing: none is below -2.6."""
+    from scipy.special import ndtr
 
-    _n_documents_kept = 0
-
-    def __init__(self, splits: np.ndarray, table: np.ndarray) -> None:
-        self._splits, self._table = splits, table
-
-    def _score(self, bins: np.ndarray) -> np.ndarray:
-        scores, rows = np.zeros(len(bins)), np.arange(len(bins))
-        for row, own in zip(self._splits.astype(np.int64), self._table, strict=True):
-            nodes = np.zeros(len(bins), dtype=np.int64)
-            for _ in range(4):
-                right = bins[rows, row[nodes]] > row[leaves.THRESHOLDS + nodes]
-                nodes = 2 * nodes + 1 + right
-            scores += own[nodes - leaves.N_NODES]
-        return scores
+    low, high = (np.where(end <= leaves.LOWEST, -np.inf, end) for end in (low, high))
+    return np.maximum(ndtr(high) - ndtr(low), 0.0)
 
 
-def shares_of_leaves(
+def split_by_leaves(
     splits: np.ndarray, table: np.ndarray, rows: Any, features: Mapping[Hashable, Sequence[int]]
-) -> np.ndarray:
-    """The share of each feature, with its columns, in the difference between the scores of two documents; they add up to it.
+) -> tuple[np.ndarray, dict[tuple[int, int], float]]:
+    """The difference between the scores of two documents by trees: what each feature adds, and what pairs of features add.
 
-    rows : of both documents, (d, 2)
+    rows : of both documents, (d, 2); features : the columns of each feature
     """
-    bins = np.where(rows.cells == MISSING, 0, _bins(np.maximum(rows.g, leaves.LOWEST)))
-    # Columns that no tree splits by make no difference.
-    used = np.zeros(len(bins), dtype=bool)
-    used[splits[:, : leaves.N_NODES][splits[:, leaves.N_NODES :] < leaves.NEVER]] = True
-    a, b = np.where(used[:, None], bins, 0).T
-    shares = shares_of_features(_OfBins(splits, table), a, b)
-    return np.array([shares[list(columns)].sum() for columns in features.values()])
+    g = np.where(rows.cells == MISSING, 2.0 * leaves.LOWEST, np.maximum(rows.g, leaves.LOWEST)).astype(np.float64)
+    own = np.zeros(len(g), dtype=np.int64)
+    for number, columns in enumerate(features.values()):
+        own[list(columns)] = number
+    trees = form_of_leaves(splits, table).trees
+    singles, pairs, effects = split_difference(trees, g[:, 0], g[:, 1], shares_of_scores, own, len(features))
+    return singles, dict(zip(map(tuple, pairs.tolist()), effects.tolist(), strict=True))

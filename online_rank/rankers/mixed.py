@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from online_rank._kernels import additive as kernels
-from online_rank._kernels.curves import KNOWN, STEADY
 from online_rank._kernels.hedge import LARGEST_WEIGHT
 from online_rank.rankers.curved import n_curves
 from online_rank.rankers.hedge import LEAST
@@ -61,8 +60,12 @@ def _mix_curves(mixed: Any, shards: Sequence[Any], base: Any) -> None:
     mixed._places[missed & (mixed._places[:, 1] < 0), 1] = kernels.WANTED
     mixed._decide_signs()
     mixed._decide_places()
-    grams, pending = zip(*(_second_order(one, mixed._places, len(mixed._pending)) for one in learned), strict=True)
+    places, d = mixed._places, len(mixed._pending)
+    grams, pending = zip(*(_in_places(one, one._gram, one._pending, places, d) for one in learned), strict=True)
     mixed._gram, mixed._pending = _mean(grams), _mean(pending)
+    if mixed._plain.shape[1]:
+        grams, moments = zip(*(_in_places(one, one._slow_gram, one._left, places, d) for one in learned), strict=True)
+        mixed._slow_gram, mixed._left = _mean(grams), _mean(moments)
     if mixed._trees is not None:
         mixed._trees = mix_trees([one._trees for one in learned], before._trees, mixed.trees, base._n_queries)
         mixed._trees.draw(mixed.seed, mixed._n_queries)
@@ -91,20 +94,16 @@ def _average(mixed: Any, learned: Sequence[Any]) -> None:
     sums = sum((n * one._weights[:, :, 1:3] for n, one in zip(counts, learned, strict=True)), np.zeros(1))
     total = np.maximum(sum(counts, np.zeros(2)), 1e-300)
     mixed._weights[:, :, 1:3] = sums / total
-    if mixed._plain.shape[1]:
-        average = [STEADY, KNOWN]
-        slow = sum((n[0] * one._plain[:, average] for n, one in zip(counts, learned, strict=True)), np.zeros(1))
-        mixed._plain[:, average] = slow / total[0]
 
 
-def _second_order(one: Any, places: np.ndarray, d: int) -> tuple[np.ndarray, np.ndarray]:
-    """Its triangle of Hessians and its gradient, with d columns in other places (n, 2); 0 for columns that it lacks."""
-    n = len(one._pending)
+def _in_places(one: Any, gram: np.ndarray, vector: np.ndarray, places: np.ndarray, d: int) -> tuple[np.ndarray, np.ndarray]:
+    """Its triangle of a matrix and a vector, with d columns in other places (n, 2); 0 for columns that it lacks."""
+    n = len(vector)
     own, whole = np.full(d, n), np.zeros((n + 1, n + 1))
     own[places[places >= 0]] = np.where(one._places >= 0, one._places, n)[places >= 0]
-    whole[np.triu_indices(n)] = one._gram
+    whole[np.triu_indices(n)] = gram
     whole = (whole + np.triu(whole, 1).T)[np.ix_(own, own)]
-    return whole[np.triu_indices(d)], np.append(one._pending, 0.0)[own]
+    return whole[np.triu_indices(d)], np.append(vector, 0.0)[own]
 
 
 def _mean(arrays: Sequence[np.ndarray]) -> np.ndarray:

@@ -127,6 +127,7 @@ class InputWatch:
     def serve(self, model: Any) -> None:
         """Know the features of a model, and expect those that it needs, in place of the features of the model before."""
         steps = [] if model is None else serving_steps(model)
+        self._steps = [step for step in steps if hasattr(step, "n_unknown")]
         names = next((names for step in steps if (names := getattr(step, "feature_names", None)) is not None), ())
         if self._known is not None:
             self._known |= {name for name in names if isinstance(name, str)}
@@ -174,7 +175,10 @@ class InputWatch:
         return self.has_reference
 
     def figures(self) -> dict[str, Any]:
-        """What was found, for JSON: the names that are unknown or missing most often, and the features that drifted most."""
+        """What was found, for JSON: the names that are unknown or missing most often, and the features that drifted most.
+
+        Unknown levels, and categories that lost the blanks around them, are counts of the model over all of its queries.
+        """
         index = self.drift()
         most = sorted(index, key=index.__getitem__, reverse=True)[:_SHOWN]
         return {
@@ -182,6 +186,8 @@ class InputWatch:
             "with_unknown": self.n_with_unknown,
             "with_missing": self.n_with_missing,
             "unknown": dict(self._unknown.most_common(_SHOWN)),
+            "unknown_levels": max((step.n_unknown.levels for step in self._steps), default=0),
+            "trimmed": max((getattr(step, "n_trimmed", 0) for step in self._steps), default=0),
             "missing": dict(self._missing.most_common(_SHOWN)),
             "reference": int(self._reference[0].sum()) if self.has_reference else None,
             "drift": {name: round(index[name], 4) for name in most},

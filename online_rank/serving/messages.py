@@ -241,7 +241,7 @@ class Explanation(TypedDict):
     """why one document scores higher than another"""
 
     difference: Annotated[float, about("the score of the first document less the score of the second")]
-    contributions: Annotated[list[tuple[str, float]], about("of the features, largest first; they add up to the difference")]
+    contributions: Annotated[list[tuple[str, float]], about("of features and of pairs (a x b): they add up to it")]
     exact: Annotated[bool, about("false: shares of a model whose scores are no sum over features, such as trees")]
 
 

@@ -13,10 +13,12 @@ from online_rank.base.draws import counted_generator
 from online_rank.feedback import Clicks, Impression
 from online_rank.feedback.exploring import FEW, HELD_BACK
 from online_rank.query import ONE, Block, single
-from online_rank.stream.plan import Options, options_of
-from online_rank.stream.reader import Lists, context_of
+from online_rank.stream.plan import Options, Plan, options_of, plan_of
+from online_rank.stream.reader import Lists, context_of, documents_of
+from online_rank.stream.roles import COMMON, recognised
 from online_rank.stream.rows import Rows
 from online_rank.stream.source import ReadError, ReadWarning
+from online_rank.stream.tables import Table
 from online_rank.stream.ubi import SESSION, TEXT, TIME, USER, UbiLog, is_ubi
 
 _KINDS = ("above", "place")
@@ -50,6 +52,23 @@ class ClickedLists(Lists, Iterator[tuple[Block, Clicks]]):
         self.where = ""
         self._events, self._kind, self._window = events, kind, window
         self._found = _from_one(self.lists(), str(self.plan.of("position")))
+
+    def _planned(self, table: Table) -> Plan:
+        """The roles of the columns. A role that nobody has named is looked for by common names, which a warning tells."""
+        named = dict(self._options.named)
+        taken = {*filter(None, named.values()), *self._options.context, *self._options.exclude}
+        found = {}
+        for role in COMMON:
+            column = named[role]
+            if column is None or (role == "propensity" and column == role and column not in table.kinds):
+                if role == "propensity" and column is None:
+                    continue
+                named[role] = recognised(table.kinds, role, taken) or role
+                taken.add(str(named[role]))
+                found[role] = str(named[role])
+        if told := [f"{column!r} is the {role}" for role, column in found.items() if column != role and column in table.kinds]:
+            warnings.warn(f"{table.name}: recognised by their names: {', '.join(told)}", ReadWarning, stacklevel=5)
+        return plan_of(table, named, self._options)
 
     def __next__(self) -> tuple[Block, Clicks]:
         for _, rows in self._found:
@@ -92,7 +111,11 @@ class ClickedLists(Lists, Iterator[tuple[Block, Clicks]]):
         ids = tuple(docids[i] for i in by_id)
         at = rows.times[:1] if self._options.timed and rows.times is not None else None
         context = context_of(rows, self.plan)
-        x = Block(X[by_id], None, single(len(ids)), ONE, ids=ids, names=rows.names, context=context, at=at)
+        features: dict[str, Any] = {"X": X[by_id], "names": rows.names}
+        if self.plan.categories:
+            documents = documents_of(rows._replace(X=X), self.plan)
+            features = {"X": [documents[i] for i in by_id], "form": dict}
+        x = Block(**features, y=None, offsets=single(len(ids)), w=ONE, ids=ids, context=context, at=at)
         propensity = self.plan.of("propensity")
         chances = None if propensity is None else tuple(more[propensity][i] for i in shown)
         try:
@@ -185,10 +208,10 @@ def _from_one(lists: Iterator[tuple[str, Rows]], column: str) -> Iterator[tuple[
 
 def read_clicks(
     *sources: Any,
-    query: str = "query",
-    document: str = "document",
-    position: str = "position",
-    click: str = "click",
+    query: str | None = None,
+    document: str | None = None,
+    position: str | None = None,
+    click: str | None = None,
     events: Mapping[str, float] | None = None,
     propensity: str | None = None,
     propensity_of: str = "above",
@@ -223,7 +246,9 @@ def read_clicks(
         Files and frames, as for `read`.
     query
         The column that tells lists apart, such as the ids of requests: consecutive rows with the same value are a list. A value
-        must not come back later: all are kept in memory, about 100 bytes each, to check this.
+        must not come back later: all are kept in memory, about 100 bytes each, to check this. None for this column and the next
+        three: `query`, `document`, `position` and `click`, or else common names, such as `session_id`, `job_id`, `rank` and
+        `clicked`, which a warning tells.
     document
         The column of document ids.
     position
@@ -309,6 +334,7 @@ def read_clicks(
         if log is not sources[0] and log.lines:
             warnings.warn(f"{log.name}: {'; '.join(log.lines)}", ReadWarning, stacklevel=2)
         sources, events, event_time = (log,), log.events, TIME
+        query, document, position, click = query or "query", document or "document", position or "position", click or "click"
         exclude = [*exclude, *(name for name in (TEXT, SESSION, USER) if name not in context)]
     if window is not None and event_time is None:
         raise ValueError("window needs the column of times, event_time= (--event-time)")

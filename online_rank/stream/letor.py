@@ -48,13 +48,15 @@ class Letor:
 
     Attributes
     ----------
-    name : str
-        Its name in messages.
+    name, form : str
+        Its name in messages, and its format.
     width : int
         The number of columns made so far.
     has_qid : bool
         Whether lines have a qid.
     """
+
+    form = "LETOR text"
 
     def __init__(self, text: Text, options: Options) -> None:
         self.name, self._text, self._options = text.name, text, options
@@ -62,7 +64,7 @@ class Letor:
         if named or options.features or options.exclude:
             raise ValueError(f"{self.name}: LETOR text has no columns: leave out their names")
         self._qid, self._first_id, self.width, self.has_qid = "", 1, options.n_features or 0, True
-        # What the kernel fills; blocks after the first one, which is the largest, use it again.
+        # What the kernel fills, block after block.
         self._room = np.empty(0, np.int64), np.empty(0), np.empty((0, 3), np.int64)
         self._found, self._usual, self._blocks = 0, 0, text.blocks(0 if options.n_features else LOOK_AHEAD)
         self._first: _Parsed | None = None
@@ -97,9 +99,7 @@ class Letor:
     def _parsed(self, text: bytearray, line: int, is_first: bool = False) -> _Parsed:
         """The lines of a text, with as many columns as they need."""
         most, n = len(text) // 3 + 1, n_lines(text)
-        if len(self._room[0]) < most or len(self._room[2]) < most + n:
-            self._room = np.empty(most, np.int64), np.empty(most), np.empty((most + n, 3), np.int64)
-        ids, values, left = self._room
+        ids, values, left = self._room_for(most, most + n)
         starts, grades, meta = np.empty(n + 1, np.int64), np.empty(n), np.empty((n, kernels.META_COLUMNS), np.int64)
         n, n_left, lowest, highest, ascending = kernels.parse_rows(
             np.frombuffer(text, np.uint8), line, ids, values, starts, grades, meta, left
@@ -122,6 +122,19 @@ class Letor:
             lowest, highest = (found.ids.min(), found.ids.max()) if len(found.ids) else (1, 0)
         self._widen(int(lowest), int(highest))
         return found
+
+    def _room_for(self, n_entries: int, n_tokens: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Arrays of exactly these lengths, for ids, values and tokens; the arrays of earlier blocks if they are long enough.
+
+        A later block may be smaller and still have more lines, so each length is compared alone.
+        """
+        ids, values, left = self._room
+        if len(ids) < n_entries:
+            ids, values = np.empty(n_entries, np.int64), np.empty(n_entries)
+        if len(left) < n_tokens:
+            left = np.empty((n_tokens, 3), np.int64)
+        self._room = ids, values, left
+        return ids[:n_entries], values[:n_entries], left[:n_tokens]
 
     def _widen(self, lowest: int, highest: int) -> None:
         """As many columns as features with these ids need."""

@@ -11,7 +11,8 @@ from online_rank.preprocessing.history import History
 from online_rank.query.levels import is_level
 from online_rank.query.names import in_nfc, is_index_name, is_outcome_name
 from online_rank.query.times import RELATIVE
-from online_rank.stream.values import MISSING_WORDS, Faults, TimeFormat, arrow, numbers_of, plain, time_format
+from online_rank.stream.pace import half_lives_of
+from online_rank.stream.values import MISSING_WORDS, Faults, TimeFormat, arrow, numbers_of, other_than_dates, plain, time_format
 
 #: The most different texts among the first rows of a column that is a category.
 _MOST_LEVELS = 100
@@ -29,6 +30,7 @@ _NO_NUMBERS = {
 
 
 _NOT_NAMED = "not among the features named"
+_CORRECT = "name it as a feature to see it as an error, or correct the value"
 _NO_TIME = TimeFormat("", "")
 
 
@@ -64,10 +66,12 @@ class Plan:
     ----------
     columns
         The columns. They are made when somebody asks for one: one large id in LETOR text stands for millions.
+    categories
+        The features whose values are texts, or booleans for a model that takes these as categories.
     """
 
-    def __init__(self, columns: Iterable[Column]) -> None:
-        self._given = columns
+    def __init__(self, columns: Iterable[Column], categories: Collection[str] = ()) -> None:
+        self._given, self.categories = columns, frozenset(categories)
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
@@ -117,10 +121,11 @@ class Plan:
         ['1 features: price', 'left out: title (text)']
         """
         lines = [f"{len(self.features):,} features: {listed(self.features)}"]
-        if self.left_out:
-            reasons = dict.fromkeys(column.why for column in self.left_out)
-            parts = [f"{listed([c.name for c in self.left_out if c.why == why])} ({why})" for why in reasons]
-            lines.append(f"left out: {'; '.join(parts)}")
+        reasons: dict[str, list[str]] = {}
+        for column in self.left_out:
+            reasons.setdefault(column.why, []).append(column.name)
+        if reasons:
+            lines.append(f"left out: {'; '.join(f'{listed(names)} ({why})' for why, names in reasons.items())}")
         times = [column for column in self.columns if column.unit and column.role != "left out"]
         if times:
             said = (f"{listed([one.name])}, {one.role} ({TimeFormat(one.unit, one.zone).in_words})" for one in times)
@@ -141,8 +146,10 @@ class Options(NamedTuple):
         What it has learned them as: "text" or "number".
     by_name, categories
         Whether the model knows features by name, and takes texts.
-    keys, timed
-        The columns that are keys of the model's `History`, and whether it takes the time of a query.
+    untrimmed
+        The features of which it has learned categories with blanks around them.
+    keys, timed, half_lives
+        The columns that are keys of the model's `History`, whether it takes the time of a query, and its half-lives.
     tells_missing
         Whether to warn of missing values that are read as 0.
     """
@@ -155,8 +162,10 @@ class Options(NamedTuple):
     learned: Mapping[str, str]
     by_name: bool = False
     categories: bool = False
+    untrimmed: Collection[str] = ()
     keys: Collection[str] = ()
     timed: bool = False
+    half_lives: Sequence[str] = ()
     with_ids: bool = False
     negative: str = "error"
     missing: str = "error"
@@ -190,10 +199,10 @@ def options_of(
     keys = dict.fromkeys(in_nfc(name) for step in steps if isinstance(step, History) for name in step.names)
     # What is no feature is known of the query itself, such as who asked.
     in_form["context"] = [*in_form["context"], *(name for name in in_form["exclude"] if name in keys)]
-    in_form["exclude"] = [name for name in in_form["exclude"] if name not in keys]
+    in_form["exclude"] = dict.fromkeys(name for name in in_form["exclude"] if name not in keys)
     return Options(
         roles, **in_form, learned=_learned_by(model), by_name=by_name, categories=able.takes_documents, keys=tuple(keys),
-        timed=able.takes_time, **others,
+        timed=able.takes_time, untrimmed=_untrimmed_by(model), half_lives=half_lives_of(model), **others,
     )  # fmt: skip
 
 
@@ -213,6 +222,12 @@ def _learned_by(model: Any) -> dict[str, str]:
     return {str(name[0]): "text" for name in names if is_level(name)} | {
         name: "number" for name in names if isinstance(name, str)
     }
+
+
+def _untrimmed_by(model: Any) -> frozenset[str]:
+    """The features of which a model has learned categories with blanks around them, as earlier versions did."""
+    names = (name for step in (() if model is None else steps_of(model)) for name in getattr(step, "feature_names", None) or ())
+    return frozenset(str(name[0]) for name in names if is_level(name) and name[2] and name[2] != name[2].strip())
 
 
 def n_features_of(model: Any) -> int | None:
@@ -253,21 +268,21 @@ def plan_of(table: Any, named: Mapping[str, str | None], options: Options) -> Pl
         if not features:
             raise ValueError(f"{table.name}: no column is called as one of the features of the model: {listed(known)}")
     if features is not None:
-        features = [*features, *(key for key in keys if key not in features)]
-    index = _index_of(table.metadata)
+        features = [*dict.fromkeys([*features, *keys])]
+    index, chosen = _index_of(table.metadata), None if features is None else frozenset(features)
     columns = []
     for column, kind in table.kinds.items():
         if column in roles:
             how = _format_of(table, column) if roles[column] == "event time" else _NO_TIME
             columns.append(Column(column, kind, roles[column], "", *how))
             continue
-        kind, why = _use_of(table, column, features, index, options)
-        how = _format_of(table, column) if kind == "time" else _NO_TIME
+        kind, why = _use_of(table, column, chosen, index, options)
+        how = _format_of(table, column) if kind == "time" and not why else _NO_TIME
         columns.append(Column(column, kind, "left out" if why else "feature", why, *how))
     if features is not None:
         found = {column.name: column for column in columns}
         columns = [*(found[name] for name in features), *(column for column in columns if column.role != "feature")]
-    plan = Plan(columns)
+    plan = Plan(columns, [column.name for column in columns if column.role == "feature" and _is_category(column, options)])
     # A log of clicks may name documents alone.
     if not plan.features and (features is None or "click" not in named):
         reasons = f" ({'; '.join(plan.in_words()[1:])})" if plan.left_out else ""
@@ -282,13 +297,24 @@ def _require_columns(table: Any, columns: Iterable[str]) -> None:
             raise ValueError(f"{table.name}: no column {column!r}; there are {shown}")
 
 
+def _is_category(column: Column, options: Options) -> bool:
+    """Whether a feature is a category: text, or booleans unless the model has learned them as numbers."""
+    is_boolean = column.type == "boolean" and options.categories and options.learned.get(column.name) != "number"
+    return column.type == "text" or is_boolean
+
+
 def _format_of(table: Any, column: str) -> TimeFormat:
     """How a column says the time, by the first rows; relative if it does not, so that each row is a fault."""
     return time_format(table.column(table.first, column)) or TimeFormat(RELATIVE, "")
 
 
+def _has_dates(table: Any, column: str, options: Options) -> bool:
+    """Whether most texts of a column are dates, but not all, and the model takes these."""
+    return options.categories and other_than_dates(plain(table.column(table.first, column))) is not None
+
+
 def _use_of(
-    table: Any, column: str, features: Sequence[str] | None, index: Collection[str], options: Options
+    table: Any, column: str, features: Collection[str] | None, index: Collection[str], options: Options
 ) -> tuple[str, str]:
     """The kind of a column without another role, and why it is not a feature; empty if it is."""
     kind, chosen = table.kinds[column], column in (options.keys if features is None else features)
@@ -301,9 +327,9 @@ def _use_of(
         return kind, "the index of a pandas frame"
     if not chosen and kind not in _NO_NUMBERS and is_outcome_name(column):
         return kind, "an outcome by its name: name the features (--features) to use it"
-    if chosen and (kind == "text" or (learned == "text" and table.is_text)):
+    if chosen and (kind == "text" or (learned == "text" and table.is_text and kind != "boolean")):
         # Words are errors with their row where the model knows numbers; numbers are words where it knows words.
-        kind = learned
+        kind = "time" if learned == "number" and kind == "text" and _has_dates(table, column, options) else learned
     if kind == "time" and learned == "text":  # By an earlier version, each date as a category.
         kind = "text"
     why = "" if kind == "time" and options.categories else _NO_NUMBERS.get(kind, "")
@@ -315,10 +341,13 @@ def _use_of(
 
 
 def _use_of_text(table: Any, column: str, chosen: bool, options: Options) -> tuple[str, str]:
-    """As `_use_of`; numbers with a word among them are numbers if the column is chosen, so that the word is an error."""
+    """As `_use_of`; numbers or dates with a word among them are these if the column is chosen, so that the word is an error."""
     if chosen and options.learned.get(column) == "text":
         return "text", ""
     compute, values = arrow("pyarrow.compute"), plain(table.column(table.first, column))
+    if options.categories and (other := other_than_dates(values)) is not None:
+        what = f"{values[other].as_py()!r:.60} ({table.where(other)})"
+        return ("time", "") if chosen else ("text", f"text, because of {what}, among dates: {_CORRECT}")
     texts = compute.utf8_trim_whitespace(values)
     number = compute.fill_null(compute.match_substring_regex(texts, _NUMBER), False)
     word = compute.invert(compute.or_(number, compute.is_in(texts, arrow().array([None, *MISSING_WORDS]))))
@@ -329,7 +358,7 @@ def _use_of_text(table: Any, column: str, chosen: bool, options: Options) -> tup
         if not unread:
             return "text", "numbers in quotation marks: name it as a feature to read them"
         what = f"{texts[min(unread)].as_py()!r:.60} ({table.where(min(unread))})"
-        return "text", f"text, because of {what}: name it as a feature to see it as an error, or correct the value"
+        return "text", f"text, because of {what}: {_CORRECT}"
     if not options.categories:
         return "text", _NO_NUMBERS["text"]
     n = compute.count_distinct(texts).as_py()

@@ -5,7 +5,7 @@ import itertools
 import os
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
@@ -19,8 +19,9 @@ from online_rank.query import ONE, Block, single
 from online_rank.query.context import read_context
 from online_rank.query.names import is_index_name
 from online_rank.stream.letor import Letor
-from online_rank.stream.plan import Options, Plan, n_features_of, options_of, plan_of
-from online_rank.stream.rows import Rows, joined, rows_of, stacked
+from online_rank.stream.pace import Pace
+from online_rank.stream.plan import Options, Plan, listed, n_features_of, options_of, plan_of
+from online_rank.stream.rows import Rows, Trimmed, joined, rows_of, stacked
 from online_rank.stream.source import FileRange, ReadError, ReadWarning, Text, format_of, is_letor, name_of, path_of
 from online_rank.stream.tables import Table
 from online_rank.stream.values import MISSING_WORDS
@@ -64,6 +65,8 @@ class Lists:
         The roles of the columns.
     n_bad : int
         Lists left out so far because of a row that cannot be read.
+    n_trimmed : int
+        Categories so far that lost the blanks around them.
     watch : callable or None
         It is given the number of rows and the columns, arrays of numpy or Arrow, of all that is read.
     """
@@ -80,6 +83,8 @@ class Lists:
             raise ValueError(f"group has {len(self._group)} entries for {len(self._sources)} sources")
         self._options = options
         self.n_bad = self._n_lists = self._n_sized = self._file = 0
+        self._trimmed, self._pace = Trimmed(), Pace()
+        self._told_of: set[str] = set()
         self.watch: Callable[[int, dict[str, Any]], None] | None = None
         self._open = self._opened(self._sources[0])
         try:
@@ -89,9 +94,19 @@ class Lists:
             raise
 
     @property
+    def n_trimmed(self) -> int:
+        """Categories so far that lost the blanks around them."""
+        return sum(self._trimmed.counts.values())
+
+    @property
     def is_letor(self) -> bool:
         """Whether the first source is LETOR text, whose features are numbered."""
         return isinstance(self._open, Letor)
+
+    @property
+    def form(self) -> str:
+        """The format of the first source."""
+        return self._open.form
 
     @property
     def _sorted_by(self) -> str:
@@ -144,7 +159,7 @@ class Lists:
             if isinstance(opened, Letor):
                 found = opened.rows(self.watch)
             else:
-                self._notice_new_columns(opened)
+                self._notice_new_columns(opened.name, opened.kinds, "table")
                 found = self._rows_of(opened)
             if isinstance(opened, Letor) and not opened.has_qid and self._group[k] is None:
                 self._group[k] = sizes_beside(source)
@@ -155,10 +170,15 @@ class Lists:
 
     def _rows_of(self, table: Table) -> Iterator[Rows]:
         wanted = [column.name for column in self.plan.columns if column.role != "left out"]
+        names = [*table.kinds]
         for batch in table.batches(wanted):
+            if batch.rows.schema.names != names:
+                names = batch.rows.schema.names
+                self._notice_new_columns(table.name, names, "rows")
             if self.watch is not None:
-                self.watch(len(batch.rows), {name: table.column(batch.rows, name) for name in batch.rows.schema.names})
-            yield rows_of(table, batch, self.plan, self._options)
+                there = batch.rows.schema.names
+                self.watch(len(batch.rows), dict(zip(there, table.columns(batch.rows, there), strict=True)))
+            yield rows_of(table, batch, self.plan, self._options, self._trimmed)
 
     def _sized(self, found: Iterator[Rows], ends: np.ndarray) -> Iterator[Rows]:
         """The rows with the groups that the sizes say, numbered from 1."""
@@ -176,11 +196,12 @@ class Lists:
             raise ReadError(f"{self._open.name}: {done} documents, but the group sizes add up to {ends[-1]}")
         self._n_sized = int(numbers[-1]) if len(numbers) else self._n_sized
 
-    def _notice_new_columns(self, table: Table) -> None:
+    def _notice_new_columns(self, source: str, names: Iterable[str], of: str) -> None:
+        """Warn, once for each source, of columns that the first table lacks; columns of JSON may begin at any row."""
         known = {column.name for column in self.plan.columns}
-        new = [name for name in table.kinds if name not in known and not is_index_name(name)]
-        if new:
-            told = f"{table.name}: columns that the first table lacks are left out: {', '.join(new)}"
+        if source not in self._told_of and (new := [name for name in names if name not in known and not is_index_name(name)]):
+            self._told_of.add(source)
+            told = f"{source}: columns that the first {of} lack{'s' * (of == 'table')} are left out: {listed(new)}"
             warnings.warn(told, ReadWarning, stacklevel=6)
 
     def lists(self) -> Iterator[tuple[str, Rows]]:
@@ -200,10 +221,15 @@ class Lists:
             for qid, rows in self._grouped(found) if mode == "group" else self._contiguous(found):
                 order.notice(qid, rows)
                 self._n_lists += 1
+                if self._options.half_lives and rows.times is not None:
+                    self._pace.add(float(rows.times[0]))
                 if (fault := rows.fault) is None:
                     yield qid, rows
                 else:
                     self._leave_out(fault)
+            for line in (self._trimmed.in_words, self._pace.warning(self._options.half_lives)):
+                if line:
+                    warnings.warn(f"{name_of(self._sources[0])}: {line}", ReadWarning, stacklevel=6)
         finally:
             self._open.close()
 
@@ -347,11 +373,11 @@ class Queries(Lists, Iterator[tuple[Any, ...]]):
         every, self._ahead = [*self._ahead, *self._found], collections.deque()
         if self._error is not None:
             raise self._error
-        if any(self.plan.kinds[name] == "text" for name in self.plan.features):
+        if any(self.plan.kinds[name] == "text" for name in self.plan.categories):
             raise TypeError("all() takes features that are numbers: exclude features of text, or read query by query")
         if not every:
             return Documents(np.empty((0, self._options.n_features or 0)), np.empty(0, np.int64), np.empty(0, np.int64), [])
-        whole, sizes = joined(every), [len(rows.y) for rows in every]
+        whole, sizes = _with_booleans(joined(every), self.plan), [len(rows.y) for rows in every]
         return Documents(whole.X, whole.y, np.repeat(_integers([rows.qids[0] for rows in every]), sizes), whole.docids)
 
     def close(self) -> None:
@@ -411,10 +437,23 @@ class Queries(Lists, Iterator[tuple[Any, ...]]):
         if len(rows.names) == len(self.plan.features) or self.is_letor:
             names = None if rows.numbered else rows.names
             return Block(rows.X, None, single(n), ONE, ids=ids, names=names, context=context, at=at)
-        values = rows.more | dict(zip(rows.names, rows.X.T.tolist(), strict=True))
-        cells = zip(*(values[name] for name in self.plan.features), strict=True)
-        documents = [dict(zip(self.plan.features, row, strict=True)) for row in cells]
-        return Block(documents, None, single(n), ONE, ids=ids, form=dict, context=context, at=at)
+        return Block(documents_of(rows, self.plan), None, single(n), ONE, ids=ids, form=dict, context=context, at=at)
+
+
+def documents_of(rows: Rows, plan: Plan) -> list[dict[str, Any]]:
+    """The documents as dicts of features, numbers and categories."""
+    values = rows.more | dict(zip(rows.names, rows.X.T.tolist(), strict=True))
+    cells = zip(*(values[name] for name in plan.features), strict=True)
+    return [dict(zip(plan.features, row, strict=True)) for row in cells]
+
+
+def _with_booleans(rows: Rows, plan: Plan) -> Rows:
+    """Rows with booleans that are categories as columns of 1 and 0: in arrays everything is a number."""
+    if not plan.categories:
+        return rows
+    of = dict(zip(rows.names, rows.X.T, strict=True))
+    of |= {name: np.array([np.nan if x is None else float(x) for x in rows.more[name]]) for name in plan.categories}
+    return rows._replace(X=np.column_stack([of[name] for name in plan.features]), names=plan.features)
 
 
 def context_of(rows: Rows, plan: Plan) -> tuple[dict[str, Any]] | None:
@@ -446,8 +485,12 @@ def first_repeated(docids: Sequence[str]) -> str | None:
     """The first id of a document that comes back within a query; documents may lack one."""
     if len(set(docids)) == len(docids):
         return None
-    named = [docid for docid in docids if docid]
-    return next((docid for i, docid in enumerate(named) if docid in named[:i]), None)
+    met: set[str] = set()
+    for docid in docids:
+        if docid and docid in met:
+            return docid
+        met.add(docid)
+    return None
 
 
 def _integers(qids: list[str]) -> np.ndarray:
@@ -523,12 +566,14 @@ def read(
     document
         The column with the document's id. In LETOR text it is X where a comment says `docid = X`, else its first word.
     features
-        The columns that are features; None for all other columns of numbers and booleans, in the order of the first table,
-        except the index of a pandas frame, and columns named as outcomes (click, purchase, order, dwell, position, ...).
+        The columns that are features; None for all other columns of numbers and booleans, and of dates for a model that takes
+        them, in the order of the first table. The index of a pandas frame is none, and neither are columns named as outcomes
+        (click, purchase, order, dwell, position, ...).
     exclude
         Columns that are not features.
     event_time
-        The column with the time of each row: a date, a time, or a number. Queries must come in the order of their first rows.
+        The column with the time of each row, as dates, texts in ISO 8601, or numbers, whose size tells their unit: the plan
+        says what was found. All rows must have this unit, and queries come in the order of their first rows.
     context
         The columns with what is known of a query itself, the same in all of its rows (`CrossFeatures`); no features.
     group : path or (q,) integers, or a sequence of these with one entry a source

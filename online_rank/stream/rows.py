@@ -1,6 +1,7 @@
 """Rows of any source, on their way to queries."""
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import accumulate, chain
 from typing import Any, NamedTuple
@@ -9,9 +10,11 @@ import numpy as np
 
 from online_rank.query import SparseRows
 from online_rank.query.sparse import as_rows
+from online_rank.stream.bounded import note_long_texts, shared
 from online_rank.stream.plan import Column, Options, Plan
 from online_rank.stream.tables import Batch, Table
-from online_rank.stream.values import Faults, arrow, grades_of, ids_of, is_text, numbers_of, plain, times_of
+from online_rank.stream.values import Faults, arrow, grades_of, ids_of, is_text, kind_of, numbers_of, plain, times_of
+from online_rank.stream.wide import numbers_in
 
 
 class Rows(NamedTuple):
@@ -84,12 +87,43 @@ class Rows(NamedTuple):
         )
 
 
-def rows_of(table: Table, batch: Batch, plan: Plan, options: Options) -> Rows:
-    """The rows of a batch of a table, by the roles of its columns."""
-    faults, n, numbers = Faults(), len(batch.rows), [name for name in plan.features if plan.kinds[name] != "text"]
-    X = np.empty((n, len(numbers)))
-    for j, name in enumerate(numbers):
-        X[:, j] = numbers_of(table.column(batch.rows, name), plan.kinds[name], faults, name)
+class Trimmed:
+    """Categories that lost the blanks around them: how many of each column, and the first of all."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self._first = ""
+
+    def trim(self, values: Any, column: str, where: Callable[[int], str]) -> Any:
+        """Texts of Arrow (n,) without the blanks around them; texts that rows share are trimmed once."""
+        compute, is_shared = arrow("pyarrow.compute"), arrow("pyarrow.types").is_dictionary(values.type)
+        texts = values.dictionary if is_shared else plain(values)
+        trimmed = compute.utf8_trim_whitespace(texts)
+        changed = compute.not_equal(trimmed, texts)
+        if is_shared:
+            trimmed, changed = arrow().DictionaryArray.from_arrays(values.indices, trimmed), changed.take(values.indices)
+        changed = compute.fill_null(changed, False)
+        if n := changed.true_count:
+            row = changed.index(True).as_py()
+            self._first = self._first or f"the first is {values[row].as_py()!r:.60} ({where(row)})"
+            self.counts[column] += n
+        return trimmed
+
+    @property
+    def in_words(self) -> str:
+        """What was trimmed; empty for nothing."""
+        if not self.counts:
+            return ""
+        of = ", ".join(f"{n:,} in column {column!r}" for column, n in self.counts.items())
+        return f"blanks around categories were trimmed: {of}; {self._first}"
+
+
+def rows_of(table: Table, batch: Batch, plan: Plan, options: Options, trimmed: Trimmed) -> Rows:
+    """The rows of a batch of a table, by the roles of its columns; `trimmed` counts."""
+    faults, n, numbers = Faults(), len(batch.rows), [name for name in plan.features if name not in plan.categories]
+    kinds = (plan.kinds[name] for name in numbers)
+    given = list(zip(numbers, kinds, table.columns(batch.rows, numbers), strict=True))
+    X = numbers_in(given, faults, table.is_text) if given else np.empty((n, 0))
     bad = ~np.isfinite(X) if options.missing == "error" else np.isinf(X)
 
     def what(i: int) -> str:
@@ -105,12 +139,11 @@ def rows_of(table: Table, batch: Batch, plan: Plan, options: Options) -> Rows:
         y = grades_of(table.column(batch.rows, grade), options.negative, faults, grade)
     qids: Any = arrow().array([""] * n)
     if query is not None:
-        qids = ids_of(table.column(batch.rows, query, as_id=True), "query", faults, batch.rows.schema.field(query))
+        qids = _ids(table, batch, query, "query", faults)
         faults.note(arrow("pyarrow.compute").equal(qids, "").to_numpy(False), lambda i: f"{query!r}, the query, is missing")
     docids = []
     if document is not None:
-        field = batch.rows.schema.field(document)
-        docids = ids_of(table.column(batch.rows, document, as_id=True), "document", faults, field).to_pylist()
+        docids = _ids(table, batch, document, "document", faults).to_pylist()
     changed = arrow("pyarrow.compute").not_equal(qids[1:], qids[:-1]).to_numpy(zero_copy_only=False)
     starts = [0, *(np.flatnonzero(changed) + 1).tolist()] if n else []
     return Rows(
@@ -123,16 +156,27 @@ def rows_of(table: Table, batch: Batch, plan: Plan, options: Options) -> Rows:
         faults,
         tuple(numbers),
         None if time is None else times_of(table.column(batch.rows, time), plan.time_format(time), faults, time),
-        {column.name: _listed(table, batch, column, faults) for column in plan.columns if _is_listed(column)},
+        {
+            column.name: _listed(table, batch, column, faults, None if column.name in options.untrimmed else trimmed)
+            for column in plan.columns
+            if _is_listed(column, plan)
+        },
     )
 
 
-def _is_listed(column: Column) -> bool:
+def _ids(table: Table, batch: Batch, column: str, role: str, faults: Faults) -> Any:
+    """A column of ids as an array of text."""
+    values = table.column(batch.rows, column, as_id=True)
+    note_long_texts(values, faults, column)
+    return ids_of(values, role, faults, batch.rows.schema.field(column))
+
+
+def _is_listed(column: Column, plan: Plan) -> bool:
     """Whether a column is kept as a list of values."""
-    return column.role in ("context", "position", "click", "propensity") or (column.role == "feature" and column.type == "text")
+    return column.role in ("context", "position", "click", "propensity") or column.name in plan.categories
 
 
-def _listed(table: Table, batch: Batch, column: Column, faults: Faults) -> list[Any]:
+def _listed(table: Table, batch: Batch, column: Column, faults: Faults, trimmed: Trimmed | None) -> list[Any]:
     """The values of such a column: numbers, texts, or what the context takes; NaN or None where missing."""
     values = table.column(batch.rows, column.name, as_id=column.type == "text")
     if column.role in ("position", "propensity") or (column.role == "click" and column.type != "text"):
@@ -140,7 +184,10 @@ def _listed(table: Table, batch: Batch, column: Column, faults: Faults) -> list[
     if is_text(values) and column.type in ("number", "boolean"):
         found = numbers_of(values, column.type, faults, column.name).tolist()
         return [None if x != x else bool(x) if column.type == "boolean" else x for x in found]
-    return [None if x != x or x == "" else x for x in plain(values).to_pylist()]
+    note_long_texts(values, faults, column.name)
+    if column.role == "feature" and trimmed is not None and kind_of(values) == "text":
+        values = trimmed.trim(values, column.name, batch.where)
+    return [None if x != x or x == "" else x for x in shared(values)]
 
 
 def joined(parts: Sequence[Rows]) -> Rows:

@@ -290,11 +290,11 @@ def format_of(source: Any, head: bytes) -> str:
         raise ReadError(f"{name_of(source)}: not a file of parquet, or cut short")
     if name.endswith((".feather", ".arrow")):
         raise ReadError(f"{name_of(source)}: not a file of Arrow, or cut short")
-    if name.endswith((".csv", ".tsv")) and not head.lstrip().startswith(b"{"):
+    if name.endswith((".csv", ".tsv")) and not head.lstrip().startswith((b"{", b"[{")):
         return name[-3:]
     text = head.removeprefix(_BOM)
-    if text.lstrip().startswith(b"[") and name.endswith(".json"):
-        raise ReadError(f"{name_of(source)}: one JSON array: write one object a line (jq -c '.[]')")
+    if re.match(rb"\s*\[\s*[{\]]", text) or (text.lstrip().startswith(b"[") and name.endswith(".json")):
+        return "json"
     if text.lstrip().startswith(b"{") or name.endswith((".jsonl", ".ndjson", ".json")):
         return "json"
     return "letor"

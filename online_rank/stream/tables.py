@@ -8,15 +8,18 @@ import contextlib
 import csv
 import io
 import itertools
-import json
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from online_rank.query.names import in_nfc
+from online_rank.stream.bounded import Batch, pieces, require_columns, require_dense
+from online_rank.stream.objects import array_of, has_changing_names, is_array, json_of, n_names
+from online_rank.stream.parquet import rows_at_once, shared_texts
 from online_rank.stream.source import UTF8, FileRange, ReadError, Text, lines_of, name_of
-from online_rank.stream.values import MIXED, are_dates, arrow, kind_of, kind_of_text, plain
+from online_rank.stream.values import MIXED, arrow, kind_of, kind_of_words, plain
+from online_rank.stream.wide import kinds_of
 
 #: The longest value with line breaks, in bytes.
 _LONGEST_VALUE = 1 << 24
@@ -30,13 +33,8 @@ _NOT_UTF8 = re.compile("[\udc80-\udcff]")
 _UNCLOSED = "a quotation mark is not closed, or closed there: write it twice, or the table as tsv or parquet"
 #: What a line of JSON calls its documents, if it is a whole query, and the columns made of such a line.
 _DOCUMENTS = ("docs", "documents")
-
-
-class Batch(NamedTuple):
-    """Some rows: a table of pyarrow, and the place of each row, for messages."""
-
-    rows: Any
-    where: Callable[[int], str]
+#: The most objects of JSON that are made rows at once.
+_OBJECTS = 1 << 14
 
 
 class Table:
@@ -44,8 +42,8 @@ class Table:
 
     Attributes
     ----------
-    name : str
-        Its name in messages.
+    name, form : str
+        Its name in messages, and its format.
     kinds : dict
         The kind of each column: "number", "boolean", "text", "time", "empty" or "other"; in a file of text by the first rows.
     metadata : dict or None
@@ -63,6 +61,8 @@ class Table:
         # Frames may have a column of this name.
         self._place = source.place if hasattr(type(source), "place") else lambda row: f"{self.name}, row {row}"
         self._text = text
+        of_json = "JSON, an array of objects" if text is not None and is_array(text.head) else "JSON lines"
+        self.form: str = getattr(type(source), "form", {"json": of_json, "arrow": "Arrow"}.get(fmt, fmt))
         self.is_text, self._is_json = fmt in ("csv", "tsv"), fmt == "json"
         self._decimal_comma = self.of_queries = False
         if text is not None and fmt in ("csv", "tsv", "json"):
@@ -72,18 +72,18 @@ class Table:
         else:
             batches = self._numbered(_of_frame(source, self.name, batch_rows))
             self._n_rows = None if hasattr(source, "read_next_batch") or not hasattr(source, "__len__") else len(source)
-        batches = (Batch(_in_nfc(rows), where) for rows, where in batches)
+        batches = self._named(batches)
         first = next(batches, None)
         if first is None:
             raise ReadError(f"{self.name}: no rows")
-        self.first, self.where = first
+        self.first, self.where = next(pieces(first, first.rows.schema.names))
         schema = self.first.schema
         self.metadata = schema.metadata
-        require_own_names(self.name, schema.names)
-        columns = {name: self.first[name].combine_chunks() for name in schema.names}
-        self.kinds = {
-            name: kind_of_text(self._pointed(values)) if self.is_text else _kind_of(values) for name, values in columns.items()
-        }
+        columns = dict(zip(schema.names, map(_whole, self.first.columns), strict=True))
+        if self.is_text:
+            self.kinds = kinds_of({name: self._pointed(values) for name, values in columns.items()})
+        else:
+            self.kinds = {name: _kind_of(values) for name, values in columns.items()}
         if set(self.kinds.values()) == {"empty"}:
             raise ReadError(f"{self.name}: no rows below the header, or none with a value")
         self._batches: Iterator[Batch] = itertools.chain([first], batches)
@@ -102,24 +102,40 @@ class Table:
 
     def column(self, rows: Any, name: str, as_id: bool = False) -> Any:
         """A column of a batch as one array; in numbers of a file with decimal commas these are points."""
-        values = rows[name].combine_chunks()
-        return values if as_id else self._pointed(values)
+        return next(self.columns(rows, [name], as_id))
+
+    def columns(self, rows: Any, names: Sequence[str], as_id: bool = False) -> Iterator[Any]:
+        """Columns of a batch, as `column` gives each. Arrow looks for a name among all of them."""
+        every = dict(zip(rows.schema.names, rows.columns, strict=True)) if len(names) > 1 else rows
+        for name in names:
+            values = _whole(every[name])
+            yield values if as_id else self._pointed(values)
 
     def batches(self, wanted: Collection[str]) -> Iterator[Batch]:
         """All rows, some at a time. Raises ReadError if a column that is wanted is not there; null in JSON."""
         for rows, where in self._batches:
-            for name in (name for name in wanted if name not in rows.schema.names):
+            names = set(rows.schema.names)
+            if lacking := [name for name in wanted if name not in names]:
                 if not self._is_json:
                     there = ", ".join(rows.schema.names[:10])
-                    raise ReadError(f"{where(0) if len(rows) else self.name}: no column {name!r}; there are {there}")
-                rows = rows.append_column(name, [[None] * rows.num_rows])
+                    raise ReadError(f"{where(0) if len(rows) else self.name}: no column {lacking[0]!r}; there are {there}")
+                rows = _with_nulls(rows, lacking)
             if rows.num_rows:
-                yield Batch(rows, where)
+                yield from pieces(Batch(rows, where), wanted)
 
     def _pointed(self, values: Any) -> Any:
         if not self._decimal_comma:
             return values
         return arrow("pyarrow.compute").replace_substring_regex(values, r"^\s*([-+]?\d+),(\d+)\s*$", r"\1.\2")
+
+    def _named(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+        """The same rows, with the names of columns in Unicode's form C, as models keep names."""
+        names: list[str] = []
+        for rows, where in batches:
+            if rows.schema.names != names:
+                names = rows.schema.names
+                require_columns(self.name, in_form := [in_nfc(name) for name in names])
+            yield Batch(rows if in_form == names else rows.rename_columns(in_form), where)
 
     def _numbered(self, tables: Iterator[Any]) -> Iterator[Batch]:
         for rows in tables:
@@ -137,7 +153,7 @@ class Table:
                 _, last, names = next(_split(block[: 1 << 20], line, mark, quoted), (0, 0, []))
                 if _NOT_UTF8.search("".join(names)):
                     raise ReadError(f"{self.name}, line {line}: not text in UTF-8: {UTF8}")
-                require_own_names(self.name, names)
+                require_columns(self.name, names)
                 block, line = block.split(b"\n", last + 1 - line)[-1] if names else bytearray(), last + 1
                 parse = reader.ParseOptions(delimiter=mark, quote_char='"' if quoted else False, newlines_in_values=quoted)
                 convert = reader.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False)
@@ -146,7 +162,11 @@ class Table:
             options = reader.ReadOptions(column_names=names, block_size=len(block) + 1, use_threads=False)
             try:
                 rows = reader.read_csv(pa.py_buffer(bytes(block)), options, parse, convert)
-                if quoted and any(_is_swallowed(value, mark, len(names)) for value in _of_several_lines(rows)):
+                if (
+                    quoted
+                    and b'"' in block
+                    and any(_is_swallowed(value, mark, len(names)) for value in _of_several_lines(rows))
+                ):
                     raise pa.ArrowInvalid(_UNCLOSED)
             except pa.ArrowInvalid as error:
                 raise ReadError(f"{self.name}{_fault(block, line, mark, quoted, len(names)) or f': {error}'}") from None
@@ -165,6 +185,9 @@ class Table:
         return separator
 
     def _of_json(self, text: Text) -> Iterator[Batch]:
+        if is_array(text.head):
+            yield from self._of_objects(array_of(text))
+            return
         pa, reader = arrow(), arrow("pyarrow.json")
         schema = None
         for block, first in text.blocks():
@@ -175,12 +198,9 @@ class Table:
                 self.of_queries = any(name in found for name in _DOCUMENTS)
                 # Otherwise, texts that look like times would become times, and ids change.
                 schema = pa.schema([(name, pa.string()) for name, value in found.items() if isinstance(value, str)])
-            if self.of_queries:
-                documents = [
-                    (line, row) for line, text in lines_of(block, first) for row in _documents_of(self.name, line, text)
-                ]
-                places = [f"{self.name}, line {line}" for line, _ in documents]
-                yield Batch(of_dicts([row for _, row in documents]), places.__getitem__)
+            objects = ((f"{self.name}, line {line}", json_of(self.name, line, each)) for line, each in lines_of(block, first))
+            if self.of_queries or has_changing_names(block):
+                yield from self._of_objects(objects, schema)
                 continue
             try:
                 options = reader.ReadOptions(block_size=len(block) + 1, use_threads=False)
@@ -188,11 +208,28 @@ class Table:
                 rows = reader.read_json(pa.py_buffer(bytes(block)), options, parse)
                 rows.validate(full=True)  # pyarrow takes bytes that are not UTF-8
                 # It also takes the last of several values with one name.
-                if block.count(b'":') > sum(len(rows) - values.null_count for values in rows.columns) + block.count(b"null"):
+                n_values = sum(len(rows) - values.null_count for values in rows.columns)
+                if (n := n_names(block)) > n_values and n > n_values + block.count(b"null"):
                     raise pa.ArrowInvalid
             except (pa.ArrowInvalid, UnicodeDecodeError):
-                rows = of_dicts([json_of(self.name, number, text) for number, text in lines_of(block, first)])
+                yield from self._of_objects(objects, schema)
+                continue
             yield Batch(rows, _places_of(self.name, block, first, ",", False))
+
+    def _of_objects(self, objects: Iterator[tuple[str, dict[str, Any]]], schema: Any = None) -> Iterator[Batch]:
+        """Objects of JSON as rows, a document each. The first object of an array shows whether each is a whole query."""
+        begin = 1
+        while found := [*itertools.islice(objects, _OBJECTS)]:
+            if schema is None and begin == 1:
+                self.of_queries = any(name in found[0][1] for name in _DOCUMENTS)
+            if self.of_queries:
+                numbered = enumerate(found, start=begin)
+                rows = [(at, row) for i, (at, one) in numbered for row in _documents_of(at, one, str(i))]
+            else:
+                rows = found
+            begin += len(found)
+            places = [at for at, _ in rows]
+            yield Batch(of_dicts([row for _, row in rows], places[0] if places else self.name), places.__getitem__)
 
     def _of_file(self, file: Any, source: Any, fmt: str, batch_rows: int) -> Iterator[Any]:
         pa, invalid = arrow(), arrow("pyarrow.lib").ArrowInvalid
@@ -212,6 +249,8 @@ class Table:
                 return
             what = "parquet"
             opened = arrow("pyarrow.parquet").ParquetFile(file)
+            if shared := shared_texts(opened):
+                opened = arrow("pyarrow.parquet").ParquetFile(file, read_dictionary=shared)
         except (invalid, OSError) as error:
             raise ReadError(f"{self.name}: not a file of {what}, or cut short ({error})") from None
         begin, end = (source.begin, source.end) if isinstance(source, FileRange) else (0, opened.metadata.num_rows)
@@ -223,7 +262,7 @@ class Table:
         row = bounds[groups[0]] if groups else end
         if begin == end:
             yield opened.schema_arrow.empty_table()
-        for batch in opened.iter_batches(batch_rows, row_groups=groups):
+        for batch in opened.iter_batches(min(batch_rows, rows_at_once(opened.metadata)), row_groups=groups):
             a, b = max(0, begin - row), min(batch.num_rows, end - row)
             row += batch.num_rows
             if b > a:
@@ -231,25 +270,21 @@ class Table:
 
 
 def _kind_of(values: Any) -> str:
-    """The kind of a column of a frame or of JSON: texts that are all dates are times."""
+    """The kind of a column of a frame or of JSON: texts that are all dates are times, true and false are booleans."""
     kind = kind_of(values)
-    return "time" if kind == "text" and are_dates(plain(values)) else kind
+    return kind_of_words(plain(values)) if kind == "text" else kind
 
 
-def _in_nfc(rows: Any) -> Any:
-    """Rows with the names of columns in Unicode's form C, as models keep names."""
-    names = [in_nfc(name) for name in rows.schema.names]
-    return rows if names == rows.schema.names else rows.rename_columns(names)
+def _whole(values: Any) -> Any:
+    """A column as one array."""
+    return values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
 
 
-def require_own_names(name: str, names: Sequence[Any]) -> None:
-    """Raise TypeError or ValueError unless all columns have different names."""
-    for column in names:
-        if not isinstance(column, str):
-            raise TypeError(f"{name}: the name of a column is {column!r}, not text: rename it, as df.rename(columns=str) does")
-    if len(set(names)) < len(names):
-        twice = next(column for i, column in enumerate(names) if column in names[:i])
-        raise ReadError(f"{name}: several columns are called {twice!r}: rename all but one of them, or leave them out")
+def _with_nulls(rows: Any, names: Collection[str]) -> Any:
+    """Rows with further columns, which are empty."""
+    pa, n = arrow(), rows.num_rows
+    schema = pa.schema([*rows.schema, *(pa.field(name, pa.null()) for name in names)], rows.schema.metadata)
+    return pa.table([*rows.columns, *([pa.nulls(n)] * len(names))], schema=schema)
 
 
 def _of_frame(source: Any, name: str, batch_rows: int) -> Iterator[Any]:
@@ -271,13 +306,13 @@ def _of_frame(source: Any, name: str, batch_rows: int) -> Iterator[Any]:
         source = source.cast(wide) if wide else source
         source = source.to_arrow()
     elif type(source).__module__.startswith("pandas") and hasattr(source, "columns"):
-        require_own_names(name, list(source.columns))
+        require_columns(name, list(source.columns))
         source = _table([(column, _values(source[column])) for column in source.columns])
     if not isinstance(source, pa.Table):
         raise TypeError(
             f"a source is a path, an open file, or a frame of pandas, polars or pyarrow, not {type(source).__name__}"
         )
-    require_own_names(name, source.column_names)
+    require_columns(name, source.column_names)
     for start in range(0, max(1, len(source)), batch_rows):
         yield source.slice(start, batch_rows)
 
@@ -305,58 +340,41 @@ def _table(columns: Sequence[tuple[str, tuple[Any, bool]]]) -> Any:
     return pa.table([values for _, (values, _) in columns], schema=pa.schema(fields))
 
 
-def of_dicts(rows: Sequence[dict[str, Any]]) -> Any:
-    """Dicts of values as a table."""
+def of_dicts(rows: Sequence[dict[str, Any]], where: str) -> Any:
+    """Dicts of values as a table. Raises ReadError, with the place of the rows, if nearly all of its cells would be empty."""
     names = dict.fromkeys(name for row in rows for name in row)
-    return _table([(name, _values([row.get(name) for row in rows])) for name in names])
+    require_dense(where, len(rows), len(names), sum(map(len, rows)))
+    columns: dict[str, list[Any]] = {name: [None] * len(rows) for name in names}
+    for i, row in enumerate(rows):
+        for name, value in row.items():
+            columns[name][i] = value
+    return _table([(name, _values(values)) for name, values in columns.items()])
 
 
-def json_of(name: str, line: int, text: bytes) -> dict[str, Any]:
-    """The object on a line. Raises ReadError that names the line."""
+def _documents_of(where: str, found: dict[str, Any], number: str) -> Iterator[dict[str, Any]]:
+    """The documents of an object with a whole query, as `POST /learn` of a service takes it: a row each.
 
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            twice = next(key for i, (key, _) in enumerate(pairs) if key in [key for key, _ in pairs[:i]])
-            raise ReadError(f"{name}, line {line}: {twice!r:.60} is given twice in one object")
-        return found
-
-    try:
-        found = json.loads(text, object_pairs_hook=unique)
-        if b"\\ud" in text:
-            json.dumps(found, ensure_ascii=False).encode()
-    except ReadError:
-        raise
-    except (ValueError, RecursionError) as error:
-        what = UTF8 if isinstance(error, UnicodeError) else "write one object a line"
-        raise ReadError(f"{name}, line {line}: {error}: {what}") from None
-    if not isinstance(found, dict):
-        raise ReadError(f"{name}, line {line}: a {type(found).__name__}, and an object is wanted")
-    return found
-
-
-def _documents_of(name: str, line: int, text: bytes) -> Iterator[dict[str, Any]]:
-    """The documents of a line with a whole query, as `POST /learn` of a service takes it: a row each."""
-    found = json_of(name, line, text)
+    A query without an id is called by its `number`.
+    """
     key = next((key for key in _DOCUMENTS if key in found), "docs")
     docs, grades, context = found.pop(key, None), found.pop("grades", None), found.pop("context", {})
     if not isinstance(docs, dict | list):
-        raise ReadError(f"{name}, line {line}: {key} is of type {type(docs).__name__}; it is a list or an object of documents")
+        raise ReadError(f"{where}: {key} is of type {type(docs).__name__}; it is a list or an object of documents")
     ids = [*docs] if isinstance(docs, dict) else [one.get("id") if isinstance(one, dict) else None for one in docs]
+    if any(isinstance(id, dict | list) for id in ids):
+        raise ReadError(f"{where}: the id of a document is a list or an object; it is a text or a number")
     given = grades if isinstance(grades, list) else [(grades or {}).get(id) for id in ids]
     docs = [*docs.values()] if isinstance(docs, dict) else docs
     if len(given) != len(docs) or not all(isinstance(one, dict) for one in docs):
-        raise ReadError(f"{name}, line {line}: {len(docs)} documents and {len(given)} grades; a document is an object")
-    if isinstance(grades, dict) and (others := [id for id in grades if id not in ids]):
-        raise ReadError(f"{name}, line {line}: grades has {others[0]!r:.60}, which is no document of the query")
+        raise ReadError(f"{where}: {len(docs)} documents and {len(given)} grades; a document is an object")
+    if isinstance(grades, dict) and (others := grades.keys() - {*ids}):
+        raise ReadError(f"{where}: grades has {min(others)!r:.60}, which is no document of the query")
     query = found.pop("id", None) if "query" not in found else found.pop("query")
-    about = {"query": query if query is not None else str(line), **found, **context}
+    about = {"query": query if query is not None else number, **found, **context}
     for id, one, grade in zip(ids, docs, given, strict=True):
         roles = ({} if id is None else {"document": str(id)}) | ({} if grade is None else {"grade": grade})
         if taken := [name for name in one if name in roles or name in about]:
-            raise ReadError(
-                f"{name}, line {line}: a document has {taken[0]!r:.60}, which is also said of it otherwise: rename it"
-            )
+            raise ReadError(f"{where}: a document has {taken[0]!r:.60}, which is also said of it otherwise: rename it")
         yield about | {name: value for name, value in one.items() if name != "id"} | roles
 
 

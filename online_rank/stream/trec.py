@@ -1,4 +1,4 @@
-"""Runs and judgements in the formats of TREC, as trec_eval reads them."""
+"""Runs and judgements as trec_eval reads them, in the formats of TREC and of others (`stream.forms`)."""
 
 import itertools
 import os
@@ -9,23 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from online_rank.limits import MAX_COUNT
-from online_rank.stream.source import ReadError, Text, text_of
+from online_rank.stream.forms import Entries
+from online_rank.stream.source import ReadError, ReadWarning
 from online_rank.stream.values import MISSING_WORDS
 
 #: The share of neighbours in rank whose scores must ascend before scores are taken for distances.
 _ASCENDING = 0.9
-
-#: What the columns are called in files that have a header.
-_NAMES = {
-    "qid": {"query-id", "query_id", "queryid", "qid", "query", "topic", "topic_id", "topicid"},
-    "docid": {"corpus-id", "corpus_id", "doc-id", "doc_id", "docid", "docno", "document", "document_id", "pid", "passage_id"},
-    "grade": {"score", "grade", "relevance", "rel", "label", "judgment", "judgement"},
-    "score": {"score", "sim", "similarity"},
-    "rank": {"rank", "position"},
-}
-
-_NO_BREAK_SPACE = "\u00a0".encode()
-_ADVICE = "; no-break spaces are part of ids, and do not separate columns"
 
 
 class _Ranked(NamedTuple):
@@ -60,16 +49,21 @@ def read_run(path: str | os.PathLike[str], *, by_rank: bool = False) -> dict[str
         file and the line.
     """
     run: dict[str, dict[str, _Ranked]] = {}
-    for at, found in _fields(path, "qid Q0 docid rank score tag", "score"):
+    entries = Entries(path, "score")
+    for at, found in entries:
         documents, docid = run.setdefault(found["qid"], {}), found["docid"]
         if docid in documents:
             first = documents[docid].line
             raise ReadError(f"{at}: document {docid} of query {found['qid']} occurs twice, first on {first}")
+        rank = _number(found.get("rank", "nan"))
         with np.errstate(over="ignore"):
-            score = float(np.float32(_number(found["score"])))
+            # Without scores, the ranks order.
+            score = float(np.float32(_number(found["score"]) if "score" in found else -rank))
         if not np.isfinite(score):
-            raise ReadError(f"{at}: the score {_unreadable(found['score'], 'a finite number')}")
-        documents[docid] = _Ranked(docid, score, _number(found.get("rank", "nan")), at.rpartition(", ")[2])
+            named = "score" if "score" in found else "rank"
+            raise ReadError(f"{at}: the {named} {_unreadable(found[named], 'a finite number')}")
+        documents[docid] = _Ranked(docid, score, rank, at.rpartition(", ")[2])
+    tell_form(path, entries, stacklevel=3)
     sign = -1.0 if _are_distances(path, run, by_rank) else 1.0
     return {qid: _best_first(documents.values(), sign, by_rank) for qid, documents in run.items()}
 
@@ -123,11 +117,12 @@ def read_judgements(path: str | os.PathLike[str]) -> dict[str, dict[str, int]]:
     Raises
     ------
     ValueError
-        A line has other columns, a grade is missing or no integer, or a document is judged twice with different grades; the
-        message names the file and the line.
+        The file is empty, a line has other columns, a grade is missing or no integer, or a document is judged twice with
+        different grades; the message names the file and the line.
     """
     judgements: dict[str, dict[str, int]] = {}
-    for at, found in _fields(path, "qid 0 docid grade", "grade"):
+    entries = Entries(path, "grade")
+    for at, found in entries:
         value = _number(found["grade"])
         if not (abs(value) <= MAX_COUNT and value.is_integer()):
             raise ReadError(f"{at}: the grade {_unreadable(found['grade'], 'an integer')}")
@@ -136,7 +131,16 @@ def read_judgements(path: str | os.PathLike[str]) -> dict[str, dict[str, int]]:
         if before != grade:
             twice = f"document {found['docid']} of query {found['qid']} is judged twice"
             raise ReadError(f"{at}: {twice}, {before} before and {found['grade']} here")
+    if not judgements:
+        raise ReadError(f"{path}: no judgements: the file is empty, or has comments and headers alone")
+    tell_form(path, entries, stacklevel=3)
     return judgements
+
+
+def tell_form(path: Any, entries: Entries, stacklevel: int) -> None:
+    """Warn in which form a file was read, unless it is the form of TREC."""
+    if entries.note:
+        warnings.warn(f"{path}: {entries.note}", ReadWarning, stacklevel=stacklevel + 1)
 
 
 def judged_rankings(
@@ -157,7 +161,7 @@ def judged_rankings(
     Raises
     ------
     ValueError
-        No query, or no retrieved document, is judged: the files are not of the same collection.
+        A file is empty; or no query, or no retrieved document, is judged: the files are not of the same collection.
 
     Examples
     --------
@@ -180,6 +184,8 @@ def judged_rankings(
 def _require_overlap(run: Any, ranked: Mapping[str, Any], judgements: Any, judged: Mapping[str, Any], complete: bool) -> None:
     """Refuse files that have nothing in common, and warn of queries that only one of them has."""
     both = ranked.keys() & judged.keys()
+    if not ranked and not complete:
+        raise ReadError(f"{run}: no lists: the file is empty, or has comments and headers alone")
     if not both:
         raise ValueError(
             f"no query of {run} is judged in {judgements}: the first is {next(iter(ranked), None)!r} there, "
@@ -197,33 +203,6 @@ def _require_overlap(run: Any, ranked: Mapping[str, Any], judgements: Any, judge
             f"not judged; {also}",
             stacklevel=3,
         )
-
-
-def _fields(path: str | os.PathLike[str], form: str, value: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """The place of each line, and its columns by name; ASCII blanks separate columns.
-
-    Tabs alone separate them in a line with one tab between any two columns, so that ids may have blanks. The first line may be
-    a header. Judgements have at most as many columns as their form says, since more would mean another format; of a run, what
-    follows is ignored.
-    """
-    at, width, text = {name: i for i, name in enumerate(form.split())}, 0, Text(path)
-    for number, line in text.lines():
-        if line.lstrip().startswith(b"#"):
-            continue
-        parts = line.split()
-        if not width:
-            width = len(at)
-            words = [text_of(text.name, number, part).lower() for part in parts]
-            named = {name: i for i, word in enumerate(words) for name in at if word in _NAMES.get(name, ())}
-            if {"qid", "docid", value} <= named.keys():
-                at, width = named, len(parts)
-                continue
-        if len(parts) > width and line.count(b"\t") == width - 1 and all(tabbed := [*map(bytes.strip, line.split(b"\t"))]):
-            parts = tabbed
-        if len(parts) < width or (value == "grade" and len(parts) > width):
-            advice = _ADVICE * (_NO_BREAK_SPACE in line)
-            raise ReadError(f"{text.name}, line {number}: {len(parts)} columns, not {form!r}{advice}")
-        yield f"{text.name}, line {number}", {name: text_of(text.name, number, parts[i]) for name, i in at.items()}
 
 
 def _number(text: str) -> float:

@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from online_rank.query.times import PER_SECOND, RELATIVE, seconds_of_dates, seconds_of_text, unit_of
+from online_rank.stream.objects import objects_of
 from online_rank.stream.source import ReadError, Text, format_of, is_stdin, name_of, path_of
-from online_rank.stream.tables import Batch, Table, json_of, of_dicts
+from online_rank.stream.tables import Batch, Table, of_dicts
 from online_rank.stream.values import Faults, numbers_of
 
 #: The columns of times, of texts, of sessions and of users.
@@ -49,6 +50,9 @@ class UbiLog:
     lines : list of str
         What was left out or taken for something, with counts.
     """
+
+    #: The format of the files.
+    form = "UBI (User Behavior Insights)"
 
     def __init__(self, sources: Sequence[Any], events: Mapping[str, float] | None = None) -> None:
         self.name = ", ".join(map(name_of, sources))
@@ -207,7 +211,7 @@ class _Joined:
                 places = {hit: place for place, hit in enumerate(hits, start=1)}
                 returned += bool(hits)
             else:
-                places = {document: one.position + (one.application in from_zero) for document, one in shown.items()}
+                places = {document: one.position + (one.application in from_zero) for document, one in self._first(shown)}
             if not places:
                 self._count["events of queries without a list"] += len(acts)
                 continue
@@ -232,7 +236,17 @@ class _Joined:
         self._say(len(lists), returned, from_zero)
         every = [row for _, rows in sorted(lists, key=lambda one: one[0]) for row in rows]
         row_places += [there for _, there in every]
-        return of_dicts([row for row, _ in every])
+        return of_dicts([row for row, _ in every], self._log.name)
+
+    def _first(self, shown: Mapping[str, _Shown]) -> Iterator[tuple[str, _Shown]]:
+        """The documents of a list: at each position the first one that was shown there."""
+        taken: set[int] = set()
+        for document, one in sorted(shown.items(), key=lambda item: item[1].time):
+            if one.position in taken:
+                self._count["impressions at a position where their list shows another document, earlier"] += 1
+                continue
+            taken.add(one.position)
+            yield document, one
 
     def _say(self, n: int, returned: int, from_zero: set[str]) -> None:
         say = self._log.lines.append
@@ -254,12 +268,11 @@ def _records(source: Any) -> Iterator[tuple[dict[str, Any], str]]:
         fmt = format_of(source, text.head)
     try:
         if text is not None and fmt == "json":
-            for number, line in text.lines():
-                record = json_of(text.name, number, line)
+            for where, record in objects_of(text):
                 if isinstance(record.get("_source"), dict):
                     record = record["_source"]
                 if not (len(record) == 1 and isinstance(next(iter(record.values())), dict)):
-                    yield record, f"{text.name}, line {number}"
+                    yield record, where
             return
         table = Table(source, "csv" if fmt == "letor" else fmt, text, _ROWS)
         for batch in table.batches(()):

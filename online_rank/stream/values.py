@@ -17,6 +17,8 @@ from online_rank.support.lazy import needs
 MISSING_WORDS = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "\\N", "None", "NaT", "<NA>")
 #: From here on, floats skip whole numbers.
 _WHOLE = 2.0**53
+#: This many first values say of most columns what they are not.
+_FIRST = 64
 _TRUTHS = {"true": "1", "false": "0"}
 #: What marks a column of text that was made from values of several types.
 MIXED = {b"online_rank": b"mixed"}
@@ -85,8 +87,10 @@ def plain(values: Any) -> Any:
 
 def kind_of(values: Any) -> str:
     """The kind of a column by its type, and of text by its values."""
-    types, kind = arrow("pyarrow.types"), plain(values).type
-    if kind == arrow().string():
+    types, kind = arrow("pyarrow.types"), values.type
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
         return "text"
     if types.is_boolean(kind):
         return "boolean"
@@ -107,6 +111,20 @@ def kind_of_text(values: Any) -> str:
         if not faults:
             return kind if found.null_count < len(found) else "empty"
     return "time" if are_dates(values) else "text"
+
+
+def kind_of_words(values: Any) -> str:
+    """The kind of a column of text of a frame or of JSON, in which numbers are no texts: a boolean, a time or text."""
+    return "boolean" if are_truths(values) else "time" if are_dates(values) else "text"
+
+
+def are_truths(values: Any) -> bool:
+    """Whether all texts of a column (n,) are true or false, and one is not missing."""
+    for some in (values[:_FIRST], values):  # Of most texts the first ones say that they are only texts.
+        truths = _as_truths(some, faults := Faults())
+        if faults:
+            return False
+    return bool(truths.null_count < len(truths))
 
 
 def numbers_of(values: Any, kind: str, faults: Faults, column: str) -> np.ndarray:
@@ -280,8 +298,19 @@ def _dates_of(values: Any, faults: Faults, column: str) -> np.ndarray:
 
 def are_dates(values: Any) -> bool:
     """Whether all texts of a column (n,) are dates or times in ISO 8601, and one is not missing."""
+    for some in (values[:_FIRST], values):
+        texts = _without_missing(some)
+        if _matches(texts, ISO).sum() != len(texts) - texts.null_count:
+            return False
+    return bool(texts.null_count < len(texts))
+
+
+def other_than_dates(values: Any) -> int | None:
+    """The first row of a text (n,) that is no date in ISO 8601, where most are; None if all are, or few."""
     texts = _without_missing(values)
-    return texts.null_count < len(texts) and bool(_matches(texts, ISO).sum() == len(texts) - texts.null_count)
+    there = np.asarray(texts.is_valid().to_numpy(zero_copy_only=False), bool)
+    others = there & ~_matches(texts, ISO)
+    return int(others.argmax()) if others.any() and 2 * others.sum() < there.sum() else None
 
 
 def _matches(texts: Any, pattern: str) -> np.ndarray:

@@ -73,6 +73,7 @@ _NAMES = {
     "rankers.click_ridge": ("ClickRidge",),
     "rankers.direct": ("DirectRanker",),
     "rankers.examined": ("ExaminedRanker",),
+    "rankers.fixed_trees": ("FixedTrees",),
     "rankers.gradient": ("GradientRanker",),
     "rankers.hybrid": ("hybrid",),
     "rankers.kernel": ("KernelPerceptronRanker",),

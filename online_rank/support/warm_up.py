@@ -155,6 +155,8 @@ def _use_everything() -> None:
     for t in range(16):
         trees.learn_one(np.arange(12.0).reshape(4, 3) % (t + 2), [0, 1, 2, 0])
     trees.rank_one(np.eye(3))
+    file = "tree\nmax_feature_idx=0\nfeature_names=a\nTree=0\nnum_leaves=1\nleaf_value=1\nend of trees"
+    o.FixedTrees(file).rank_one(documents)
     o.intervals.LossInterval((1.0, 0.5, 0.25)).interval()
     for first in (o.StreamScaler(), o.StreamQuantileMap()):
         parts = [(first | o.PerceptronRanker()).clone() for _ in range(2)]

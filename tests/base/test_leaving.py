@@ -13,6 +13,7 @@ from online_rank import (
     StreamScaler,
 )
 from online_rank.base.reader import columns_of
+from online_rank.base.schema import declared_state
 from online_rank.storage.files import from_bytes, to_bytes
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*least recently used leave.*:UserWarning")
@@ -63,11 +64,11 @@ def test_what_leaves_is_least_recently_used_and_what_stays_is_projected(kind, is
         names = list(dict.fromkeys(name for document in x for name in document))
         gone = recent.meet(names)
         columns = columns_of(twin, tuple(gone)) if gone else []
-        for array in (twin._weights, twin._average, getattr(twin, "_state", np.zeros((0, 0))).T):
+        for array in (declared_state(twin).weights, declared_state(twin).average, getattr(twin, "_state", np.zeros((0, 0))).T):
             if len(array):
                 array[columns] = 0.0
-        if twin._rows is not None:
-            twin._rows[columns] = 0.0
+        if declared_state(twin).rows is not None:
+            declared_state(twin).rows[columns] = 0.0
         model.learn_one(x, y)
         twin.learn_one(x, y)
         assert set(model.feature_names) == set(recent.last)
@@ -125,16 +126,16 @@ def test_curves_of_what_stays_are_as_before():
         model.learn_one(x, y)
     kept = [[dict(zip("abc", values, strict=True))] for values in np.random.default_rng(3).normal(size=(5, 3)).tolist()]
     before = [model.curve(name)[1] for name in "abc"]
-    columns = np.sort(model._columns.of(("a", "b", "c")))
+    columns = np.sort(declared_state(model).columns.of(("a", "b", "c")))
     model._keep_only(columns)
-    model._columns = type(model._columns)(model._columns.names[j] for j in columns)
-    model._n_features, model._used = 3, model._used[columns]
+    model._columns = type(declared_state(model).columns)(declared_state(model).columns.names[j] for j in columns)
+    model._n_features, model._used = 3, declared_state(model).used[columns]
     for name, curve in zip("abc", before, strict=True):
         assert np.array_equal(model.curve(name)[1], curve)
     model._check_state()
     assert all(np.isfinite(model.predict_one(x)).all() for x in kept)
-    gram = np.zeros((len(model._pending),) * 2)
-    gram[np.triu_indices(len(gram))] = model._gram
+    gram = np.zeros((len(declared_state(model).pending),) * 2)
+    gram[np.triu_indices(len(gram))] = declared_state(model).gram
     assert (np.linalg.eigvalsh(gram + gram.T - np.diag(gram.diagonal())) > -1e-9).all()
 
 

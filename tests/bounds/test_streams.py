@@ -80,9 +80,8 @@ NUMBERS = {
     "relative_margin": 0.5, "beginning_norm": 1.0, "beginning_product": -0.1,
     "distance": 1.0, "best_loss": 2.0, "prior_cost": 1.0, "step": 0.5, "mixability_gap": 0.1, "serving_gap": -0.1,
     "least_loss": 2.0, "least_cost": 1.5, "n_candidates": 5, "rate": 1.0, "variance": 0.3, "luck": -0.1, "budget": 1.0,
-    "learning_rate": 1e-4, "margin": 1.0, "comparator_norm": 3.0, "squares": 7.0, "last_cost": 1.0, "m": 4, "k": 3,
-    "v_max": 5.0,
-    "weight": 1.0,
+    "learning_rate": 1e-4,
+    "margin": 1.0, "comparator_norm": 3.0, "squares": 7.0, "last_cost": 1.0, "m": 4, "k": 3, "v_max": 5.0, "weight": 1.0,
 }  # fmt: skip
 
 

@@ -67,3 +67,30 @@ def test_categories_stay_categories(run):
     code, _, err = run("evaluate", "curves", written("words.csv", [("q", "high", "red", 1), ("q", "low", "1", 0)]), *COLUMNS)
     assert code == 2
     assert "words.csv, line 2: 'high' in column 'price' is not a number" in err
+
+
+def test_a_dry_run_in_which_no_list_can_be_read_fails(run):
+    """A script that looks at the plan first continued."""
+    bad = "q,t,f,g\n1,01/02/2026,1,0\n1,01/02/2026,2,1\n2,02/02/2026,1,0\n"
+    with open("bad.csv", "w") as file:
+        file.write(bad)
+    code, out, err = run("train", "bad.csv", "--query", "q", "--grade", "g", "--event-time", "t", "--dry-run")
+    assert code == 2
+    assert "3 rows" in out
+    assert "no list can be read: all 2 have a fault" in err
+    with open("run.txt", "w") as file:
+        file.write("q Q0 a 1 2 t\n")
+    with open("qrels.txt", "w") as file:
+        file.write("r 0 a 1\n")
+    code, _, err = run("evaluate", "run.txt", "qrels.txt", "--trec", "--dry-run")
+    assert code == 2
+    assert "no query is in all files" in err
+
+
+def test_grades_of_a_log_without_enough_clicks_fail(run, tmp_path):
+    with open("clicks.csv", "w") as file:
+        file.write("query,document,position,click,topic\n" + "".join(f"1,d{i},{i},{int(i == 3)},t\n" for i in range(1, 21)))
+    code, _, err = run("grades", "clicks.csv", "--topic", "topic", "--examination", "none", "--out", "out.csv")
+    assert code == 2
+    assert "clicks.csv: no pair of a query and a document can be judged" in err
+    assert not (tmp_path / "out.csv").exists()

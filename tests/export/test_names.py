@@ -146,7 +146,25 @@ def test_columns_of_sql_stay_apart():
         assert [row[1:3] for row in data.execute(_exported("sql", names))] == [(0.0, 9.0), (5.0, 0.0)]
 
 
-@pytest.mark.parametrize("names", [("price", "Price"), ("query", "b"), ("score", "b"), ("n" * 63 + "1", "n" * 63 + "2")])
+def test_a_result_of_sql_has_places_and_the_numbers_of_rows():
+    """`row_number` was the number of the row, and was taken for the place."""
+    data = sqlite3.connect(":memory:")
+    data.execute('CREATE TABLE online_rank ("query", "clicks")')
+    data.executemany("INSERT INTO online_rank VALUES (?, ?)", [(1, 2.0), (2, 1.0), (1, 7.0), (1, 2.0), (2, 3.0)])
+    found = data.execute(export(PerceptronRanker.from_weights({"clicks": 2.0}), "postgresql"))
+    assert [column[0] for column in found.description] == ["query", "clicks", "input_row", "score", "place"]
+    assert found.fetchall() == [
+        (1, 7.0, 3, 14.0, 1), (1, 2.0, 1, 4.0, 2), (1, 2.0, 4, 4.0, 3), (2, 3.0, 5, 6.0, 1), (2, 1.0, 2, 2.0, 2),
+    ]  # fmt: skip
+    for name in ("place", "input_row", "score"):
+        with pytest.raises(ValueError, match="two features would be called"):
+            export(PerceptronRanker.from_weights({"clicks": 2.0}), "postgresql", names={"clicks": name})
+
+
+@pytest.mark.parametrize(
+    "names",
+    [("price", "Price"), ("query", "b"), ("score", "b"), ("n" * 63 + "1", "n" * 63 + "2")],
+)
 def test_columns_that_a_database_takes_for_one_are_refused(names):
     with pytest.raises(ValueError, match="two features would be called"):
         _exported("sql", names)

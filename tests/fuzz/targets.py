@@ -27,6 +27,7 @@ from online_rank.serving.server import server
 from online_rank.storage.archive import read_archive, write_archive
 from online_rank.storage.files import ModelFileError, from_bytes, to_bytes
 from online_rank.stream.trec import read_judgements, read_run
+from tests.fuzz.letor_blocks import in_blocks, line_by_line, made_of
 
 CORPUS = Path(__file__).parent / "corpus"
 _X, _Y = [{"a": 1.0, "b": 2.0}, {"a": 2.0}, {"b": 0.5}], [2, 0, 1]
@@ -64,6 +65,14 @@ def _queries(data: bytes, **given: Any) -> None:
     except ValueError as error:
         if not str(error).startswith("BytesIO"):
             raise
+
+
+def letor_blocks(data: bytes) -> None:
+    """Blocks, lines and numbers of features of any sizes: the same as line by line, dense and sparse."""
+    sizes, text = made_of(data[:400])
+    expected = line_by_line(text)
+    assert in_blocks(text, sizes) == expected
+    assert in_blocks(text, sizes, wide=8) == expected
 
 
 # Text with a named column is a table.
@@ -175,7 +184,8 @@ def http(data: bytes) -> None:
 
 #: Each target by the name of its corpus.
 TARGETS: dict[str, Callable[[bytes], None]] = {
-    "model": model, "letor": _queries, "csv": csv, "qrels": qrels, "run": run, "request": request, "http": http,
+    "model": model, "letor": _queries, "letor_blocks": letor_blocks, "csv": csv, "qrels": qrels, "run": run, "request": request,
+    "http": http,
 }  # fmt: skip
 
 

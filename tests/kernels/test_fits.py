@@ -10,6 +10,7 @@ from online_rank._kernels import click_perceptron as clicked
 from online_rank._kernels import (
     clicks,
     dense,
+    file_trees,
     graded,
     hashing,
     letor,
@@ -62,6 +63,13 @@ def table(values):
         (metrics.metric_values, (0, 0, 1, 0, np.ones(4), np.arange(4), np.array([0, 9]), *2 * [table([1.0] * 9)], np.empty(1))),
         (preprocessing.scale, (X, 1, W, np.ones(2), True, np.empty((4, 3)))),
         (preprocessing.normalise_queries, (X, np.array([0, 5]), False, np.empty((4, 3)))),
+        (
+            file_trees.score_file_trees,
+            (
+                X, np.array([3, -1, -1]), np.zeros(3), np.zeros(3, np.uint8), np.array([1, 0, 0]), np.array([2, 0, 0]),
+                np.ones(3), np.zeros(1, np.int64), 0.0, np.zeros(4),
+            ),
+        ),
         (
             trees.score_trees,
             (

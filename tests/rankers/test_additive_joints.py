@@ -27,6 +27,7 @@ from online_rank import (
     measure,
     save,
 )
+from online_rank.base.schema import declared_state
 from online_rank.bounds import certificate_of
 from online_rank.checks._subject import state_of
 from online_rank.distributed import fork, mix
@@ -424,9 +425,17 @@ def test_machines_are_mixed(make):
     assert mixed.n_mixed == 2
     # The statistics of the documents equal one machine's, up to the order of the features and the sampling.
     order = [mixed.feature_names.index(name) for name in one.feature_names] if one.feature_names else np.arange(4)
-    np.testing.assert_allclose(mixed._sums[order, 0, 1].sum(axis=1), one._sums[:, 0, 1].sum(axis=1), rtol=1e-6)
-    assert mixed._front.n_documents == one._front.n_documents == sum(len(x) for x, _ in stream[:120])
-    np.testing.assert_allclose(mixed._front._lacking[order], one._front._lacking, atol=0.15 * one._front._total)
+    np.testing.assert_allclose(
+        declared_state(mixed).sums[order, 0, 1].sum(axis=1), declared_state(one).sums[:, 0, 1].sum(axis=1), rtol=1e-6
+    )
+    assert (
+        declared_state(mixed).front.n_documents == declared_state(one).front.n_documents == sum(len(x) for x, _ in stream[:120])
+    )
+    np.testing.assert_allclose(
+        declared_state(declared_state(mixed).front).lacking[order],
+        declared_state(declared_state(one).front).lacking,
+        atol=0.15 * declared_state(declared_state(one).front).total,
+    )
     losses = np.zeros(3)
     for x, y in stream[120:]:
         for k, model in enumerate((mixed, one, fresh)):
@@ -446,14 +455,17 @@ def test_mixing_counts_the_base_once_and_equal_models_give_themselves():
     stream = list(documents(60))
     base = taught(AdditiveRanker(), stream[:30])
     idle = mix([fork(base), fork(base)], base)
-    np.testing.assert_allclose(idle._weights, base._weights, rtol=1e-12)
-    np.testing.assert_array_equal(idle._gram, base._gram)
+    np.testing.assert_allclose(declared_state(idle).weights, declared_state(base).weights, rtol=1e-12)
+    np.testing.assert_array_equal(declared_state(idle).gram, declared_state(base).gram)
     for name in ("_sums", "_losses", "_numbers", "_account"):
         np.testing.assert_allclose(getattr(idle, name), getattr(base, name), rtol=1e-12)
     assert idle.n_queries == 30
     shards = [taught(fork(base), stream[30:45]), taught(fork(base), stream[45:])]
     mixed = mix(shards, base)
-    np.testing.assert_allclose(mixed._losses, base._losses + sum(one._losses - base._losses for one in shards))
+    np.testing.assert_allclose(
+        declared_state(mixed).losses,
+        declared_state(base).losses + sum(declared_state(one).losses - declared_state(base).losses for one in shards),
+    )
     assert mixed.account.served == pytest.approx(sum(one.account.served for one in shards) - base.account.served)
     # Machines that meet features in another order.
     one, two = AdditiveRanker(), AdditiveRanker()
@@ -494,5 +506,14 @@ def test_dicts_of_few_names_of_many_are_words_only_with_counts():
     x = [{f"attribute {j}": float(rng.normal()) for j in rng.integers(0, 80, 9)} for _ in range(12)]
     assert taught(AdditiveRanker(), [(x, rng.integers(0, 3, 12))]).has_curves
     assert not taught(AdditiveRanker(), words(1)).has_curves
-    with pytest.warns(UserWarning, match="AdditiveRanker has 1,000 features"):
-        AdditiveRanker().learn_one(rng.normal(size=(3, 1000)), [0, 1, 2])
+
+
+def test_names_that_come_one_after_the_other_are_perhaps_words_and_dense_numbers_are_not(recwarn):
+    rng, model = np.random.default_rng(0), AdditiveRanker()
+    model.learn_one([{f"number {j}": float(x) for j, x in enumerate(rng.normal(size=1000))} for _ in range(3)], [0, 1, 2])
+    AdditiveRanker().learn_one(rng.normal(size=(3, 1000)), [0, 1, 2])
+    assert not recwarn
+    grows = AdditiveRanker()
+    grows.learn_one([{f"attribute {j}": 0.5 for j in range(40)}, {"attribute 1": 1.5}], [0, 1])
+    with pytest.warns(UserWarning, match="AdditiveRanker has met 1,000 names of features"):
+        grows.learn_one([{f"attribute {j}": 0.5 for j in range(1000)}, {"attribute 1": 1.5}], [0, 1])

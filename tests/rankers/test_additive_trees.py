@@ -205,10 +205,16 @@ def test_contributions_add_up_to_the_difference(served):
     X, _ = next(queries(1, seed=8))
     scores = served.predict_one(X)
     told = served.explain_one(X, 3, 7)
-    assert not told.exact
-    assert sum(told.contributions) == pytest.approx(scores[3] - scores[7])
+    assert told.exact
+    assert told.difference == pytest.approx(scores[3] - scores[7], abs=1e-6)
+    assert sum(told.contributions) + sum(told.pairs.values()) == pytest.approx(told.difference)
     assert told.contributions[0] != 0.0
-    assert told.contributions[3] == pytest.approx(told.contributions[3])
+    # The truth is a product of the first two features.
+    assert ("1", "2") in told.pairs
+    names = [name for name, _ in told.largest_first()]
+    assert "1 x 2" in names
+    back = served.explain_one(X, 7, 3)
+    assert {pair: -value for pair, value in back.pairs.items()} == pytest.approx(told.pairs)
 
 
 def test_no_tree_splits_by_a_feature_with_a_sign():

@@ -23,6 +23,7 @@ from online_rank import (
 )
 from online_rank._kernels import blend as kernels
 from online_rank.base.closed import form_of
+from online_rank.base.schema import declared_state
 from online_rank.query import read_query
 from online_rank.rankers.hedge import HedgeAccount
 from online_rank.storage.files import from_bytes, to_bytes
@@ -204,7 +205,7 @@ def test_the_default_blend_is_curves_and_trees_behind_their_map(relative):
     trees = BoostedRanker(decay=0.012, learning_rate=0.2, longest_gap=20)
     for x, y in documents(60):
         curves._reader.align(curves, read_query(x, y, documents=True), grow=True)
-        names, front = curves.feature_names, curves._front
+        names, front = curves.feature_names, declared_state(curves).front
         rows = np.array(
             [[1.0 if d.get(n[0]) == n[-1] else 0.0 if type(n) is tuple else d.get(n) for n in names] for d in x], float
         )
@@ -216,7 +217,7 @@ def test_the_default_blend_is_curves_and_trees_behind_their_map(relative):
         if trees.n_features < len(names):
             before = trees.n_features
             trees._reader.extend(trees, None, len(names) - before)
-            for bins in trees._bins:  # Earlier documents lacked the new numbers; new levels they did not have.
+            for bins in declared_state(trees).bins:  # Earlier documents lacked the new numbers; new levels they did not have.
                 bins[:, [j for j in range(before, len(names)) if type(names[j]) is not tuple]] = 0
         if model.n_queries:
             factors = model.weights / model.scales
@@ -242,7 +243,9 @@ def test_sparse_rows_are_left_to_the_first_of_the_default_blend():
     assert model.rank_one(X) == alone.rank_one(X)
     scores = model.predict_one(X)
     assert model.explain_one(X, 0, 1).difference == pytest.approx(scores[0] - scores[1])
-    assert form_of(model).head.weights == pytest.approx(alone._linear.served_weights * (model.weights / model.scales)[0])
+    assert form_of(model).head.weights == pytest.approx(
+        declared_state(alone).linear.served_weights * (model.weights / model.scales)[0]
+    )
 
 
 def test_a_refused_query_leaves_the_default_blend_as_it_was():
@@ -290,11 +293,11 @@ def test_bad_parameters_and_files():
         with pytest.raises(ValueError, match=message):
             BlendRanker(rankers(), **parameters)
     model = BlendRanker(rankers())
-    model._losses[3] = np.nan
+    declared_state(model).losses[3] = np.nan
     assert "_losses has entries that are not finite" in mismatches(model)[0]
     # The step is divided by the largest weight of a query.
     model = BlendRanker(rankers())
-    model._account[HedgeAccount._fields.index("largest_weight")] = 0.0
+    declared_state(model).account[HedgeAccount._fields.index("largest_weight")] = 0.0
     assert "_account has entries outside [0.0, 0.0, -inf, 0.0, -inf, -inf, 1.0, 0.0, 0.0, 0.0] to inf" in mismatches(model)[0]
     unknown = BlendRanker([PairwiseRanker(linear_model.LogisticRegression())])
     with pytest.raises(TypeError, match="PairwiseRanker"):

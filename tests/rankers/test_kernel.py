@@ -8,6 +8,7 @@ import pytest
 from online_rank import KernelPerceptronRanker, PerceptronRanker, load, save
 from online_rank._kernels.kernel_machine import score
 from online_rank.base import Round
+from online_rank.base.schema import declared_state
 from online_rank.bounds import mass_bound
 from online_rank.bounds.certificate import Run, certify
 from online_rank.bounds.declaration import BOUNDS, PLAIN
@@ -71,7 +72,7 @@ def certified(model, queries, documents, coefficients):
         query = read_query(x, y)
         row = np.empty((1, len(Round._fields)))
         query = model._reader.align(model, query, grow=True)
-        s = model._values(query.X, model._weights)
+        s = model._values(query.X, declared_state(model).weights)
         assert model._learn(query, row) == 1
         model._last_round = row
         hinges += pair_loss(model, s, query.y, Round.from_row(row[0]), kernel_values(model, query.X, z, mu))
@@ -79,7 +80,7 @@ def certified(model, queries, documents, coefficients):
     table = np.array(rows).reshape(-1, len(Round._fields))
     total, most = Round._make(table.sum(axis=0).tolist()), Round._make(table.max(axis=0, initial=0.0).tolist())
     norm = math.sqrt(max(float(mu @ kernel_values(model, z, z, mu)), 0.0))
-    stored, weights = model._stored[: model.n_stored], model._weights[: model.n_stored]
+    stored, weights = declared_state(model).stored[: model.n_stored], declared_state(model).weights[: model.n_stored]
     error = model.projection_error
     totals = {
         "n_rounds": len(rows),
@@ -123,7 +124,7 @@ def test_learns_what_the_reference_learns(kernel, measure, budget, tolerance, be
             assert told.margin == pytest.approx(tau, rel=1e-6)
         assert model.n_stored == len(twin.stored) <= budget
         assert model.projection_error == pytest.approx(twin.error, abs=1e-5)
-        assert model._values(X, model._weights) == pytest.approx(twin.values(X.tolist()), rel=1e-5, abs=1e-6)
+        assert model._values(X, declared_state(model).weights) == pytest.approx(twin.values(X.tolist()), rel=1e-5, abs=1e-6)
 
 
 def test_an_update_by_hand():
@@ -133,7 +134,9 @@ def test_an_update_by_hand():
     mass, k = 1.0 - 1.0 / math.log2(3), math.exp(-0.25)
     assert model.predict_one([[0.5], [0.0]]) == pytest.approx([mass * (1.0 - k), mass * (k - 1.0)])
     assert model.last_round.squared_gradient_norm == pytest.approx(mass**2 * (2.0 - 2.0 * k))
-    assert np.sum((model._factor.T @ model._weights) ** 2) == pytest.approx(mass**2 * (2.0 - 2.0 * k))
+    assert np.sum((declared_state(model).factor.T @ declared_state(model).weights) ** 2) == pytest.approx(
+        mass**2 * (2.0 - 2.0 * k)
+    )
     assert model.last_round.largest_norm == 1.0
     assert (model.n_stored, model.projection_error) == (2, pytest.approx(0.0, abs=1e-7))
 
@@ -168,8 +171,8 @@ def test_the_bounds_hold_on_1000_streams():
             # What is learned from the whole stream, at its best scale, is a comparator that comes close.
             best = model.clone()
             best.learn_many(*block(queries))
-            documents = best._stored[: best.n_stored]
-            coefficients = best._weights[: best.n_stored] * 3.0
+            documents = declared_state(best).stored[: best.n_stored]
+            coefficients = declared_state(best).weights[: best.n_stored] * 3.0
         certificate = certified(model, queries, documents, coefficients)
         assert certificate.holds, (seed, certificate)
         mass, values = certificate.totals["mass"], {check.name: check.value for check in certificate.bounds}
@@ -288,7 +291,7 @@ def test_many_documents_take_the_long_way_to_the_same_credit():
         c[j] -= a_ij
     update = reference.gram(twin.k, X, X) @ c
     # Values of the projection differ from values of the update by at most the error, since k(x, x) = 1.
-    assert np.abs(model._values(X, model._weights) - update).max() <= 0.3 * mass + 1e-9
+    assert np.abs(model._values(X, declared_state(model).weights) - update).max() <= 0.3 * mass + 1e-9
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def learn_encodings(X20: np.ndarray, X: np.ndarray, y: np.ndarray, sums: np.ndar
 def derivatives(s: np.ndarray, y: np.ndarray, w: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
     """First derivatives, negative, and second ones (m,) of the logistic loss of the pairs of a query, over m.
 
-    A pair that is wrong by far keeps .05 of the former as the latter.
+    A pair that is wrong by far keeps .07 of the former as the latter.
     """
     m = len(y)
     c, h = np.zeros(m), np.zeros(m)
@@ -80,8 +80,8 @@ def derivatives(s: np.ndarray, y: np.ndarray, w: float = 1.0) -> tuple[np.ndarra
             p = 1.0 / (1.0 + math.exp(s[i] - s[j]))
             c[i] += w / m * p
             c[j] -= w / m * p
-            h[i] += w / m * p * max(1 - p, 0.05)
-            h[j] += w / m * p * max(1 - p, 0.05)
+            h[i] += w / m * p * max(1 - p, 0.07)
+            h[j] += w / m * p * max(1 - p, 0.07)
     return c, h
 
 

@@ -18,9 +18,9 @@ from tests.reference import additive as reference
 
 DIGITS = 50
 ZERO = Decimal(0)
-#: Members: the last weights, two averages and the second-order learner, then plain ones, an average of the second-order
-#: learner, a perceptron and sums that are cut off. Candidates: each of the former alone, and pairs half and half; each of the
-#: plain ones alone, halved with the slow average, and with the second-order learner.
+#: Members: the last weights, two averages and the second-order learner, then plain ones: a ridge regression, a perceptron and
+#: sums that are cut off. Candidates: each of the former alone, and pairs half and half; each of the plain ones alone, halved
+#: with the slow average, and with the second-order learner.
 N_MEMBERS, CURVED, HALF = 7, 4, Decimal("0.5")
 CANDIDATES = [{k: Decimal(1)} for k in range(CURVED)] + [
     {i: HALF, k: HALF} for i in range(CURVED) for k in range(i + 1, CURVED)
@@ -28,8 +28,8 @@ CANDIDATES = [{k: Decimal(1)} for k in range(CURVED)] + [
 N_CURVED = len(CANDIDATES)
 for _k in range(CURVED, N_MEMBERS):
     CANDIDATES += [{_k: Decimal(1)}, {1: HALF, _k: HALF}, {3: HALF, _k: HALF}]
-#: Those without plain members share .8 of the prior, and the others .2.
-PRIOR = [Decimal("0.8") / N_CURVED] * N_CURVED + [Decimal("0.2") / (len(CANDIDATES) - N_CURVED)] * (len(CANDIDATES) - N_CURVED)
+#: Those without plain members share .65 of the prior, and the others .35; those with the ridge regression count four times.
+PRIOR = [Decimal("0.65") / N_CURVED] * N_CURVED + [Decimal("0.35") * part / 18 for part in (4, 4, 4, 1, 1, 1, 1, 1, 1)]
 #: Scores that differ by less, relative to their size, may be ranked either way by float32 columns.
 _CLOSE = Decimal("1e-5")
 

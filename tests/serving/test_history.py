@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from online_rank import AdditiveRanker, History, PerceptronRanker, StreamScaler, read
+from online_rank.base.schema import declared_state
 from online_rank.distributed.keyed import KeyedRankers
 from online_rank.preprocessing.history import AT
 from online_rank.serving import Challenge, FeedbackPlan
@@ -67,7 +68,7 @@ def test_a_query_is_learned_with_the_values_that_ranked_it(monkeypatch):
     for request in rounds(30, delay=4):
         reply = answer(served, request)
         if "docs" in request:
-            values = remembered_in(served._pending.get(request["id"])[0])
+            values = remembered_in(declared_state(served).pending.get(request["id"])[0])
             label = next(name for name in values if "brand" in name)
             ranked[request["id"]] = dict(zip(request["docs"], np.reshape(values[label], (-1, 3)).tolist(), strict=True))
             assert values[AT] == [request["ts"]]
@@ -97,7 +98,7 @@ def test_the_journal_reproduces_every_feature_to_the_bit(tmp_path, window):
             kept = again()
         assert to_bytes(kept.service.model) == to_bytes(once.model)
         if "docs" in request:
-            texts = [one._pending.get(request["id"])[0] for one in (kept.service, once)]
+            texts = [declared_state(one).pending.get(request["id"])[0] for one in (kept.service, once)]
             assert texts[0] == texts[1]
     assert kept.service.stats()["learned"] == once.stats()["learned"] > 10
     kept.close()
@@ -108,7 +109,7 @@ def test_train_on_the_log_reproduces_the_values_of_the_service(tmp_path):
     for request in rounds(30, delay=0, partial=False):
         answer(served, request)
         if "docs" in request:
-            asked, waited[request["ts"]] = request, remembered_in(served._pending.get(request["id"])[0])
+            asked, waited[request["ts"]] = request, remembered_in(declared_state(served).pending.get(request["id"])[0])
             continue
         for name, grade in request["grades"].items():
             row = {"query": asked["id"], "document": name, "time": asked["ts"], **asked["docs"][name], "grade": grade}
@@ -135,7 +136,7 @@ def test_places_belong_to_the_ranking_served():
     step = one.model["History"]
     found = step.transform_one({i: {} for i in shown}, at=float(NOW))
     assert [x["document 1d impressions"] for x in found.values()] == [1.0, 0.5, 0.0]
-    assert step._at == NOW  # when it was shown, not when it was learned
+    assert declared_state(step).at == NOW  # when it was shown, not when it was learned
 
 
 def test_a_challenger_has_other_values():
@@ -146,7 +147,9 @@ def test_a_challenger_has_other_values():
         answer(served, request)
         answer(plain, request)
         if "docs" in request:
-            assert len(remembered_in(served._pending.get(request["id"])[0])) == 4  # the time, and three histories
+            assert (
+                len(remembered_in(declared_state(served).pending.get(request["id"])[0])) == 4
+            )  # the time, and three histories
     assert served.challenge.n_failed == plain.challenge.n_failed == 0
     assert served.challenge.model["History"].n_keys == 3
     assert to_bytes(served.model) == to_bytes(plain.model)
@@ -156,8 +159,8 @@ def test_a_service_without_it_keeps_requests_alone():
     one = RankingService(StreamScaler() | PerceptronRanker())
     request = json.dumps({"id": 1, "docs": {"a": {"x": 1}, "b": {"x": 2}}})
     answer(one, json.loads(request))
-    assert remembered_in(one._pending.get(1)[0]) is None
-    assert one._pending.get(1)[0] == request
+    assert remembered_in(declared_state(one).pending.get(1)[0]) is None
+    assert declared_state(one).pending.get(1)[0] == request
 
 
 @pytest.mark.parametrize("request_", [b'{"id": 1}', b"float32\n{}\n\x1e\x00\x01"])
@@ -196,7 +199,7 @@ def test_times_ahead_of_the_clock_are_repaired():
     assert set_back(one, NOW - 1e6)[0] == 4  # of two histories, of the service, and of a query
     assert latest_time(one) == NOW - 1e6
     one.handle(b'{"id": 2, "grades": {"a": 1, "b": 0}}', at=NOW - 1e6)
-    assert one.model["History"]._at == NOW - 1e6
+    assert declared_state(one.model["History"]).at == NOW - 1e6
 
 
 class Store(dict):

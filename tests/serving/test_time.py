@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from online_rank import AdditiveRanker, BlendRanker, PerceptronRanker, RidgeRanker
+from online_rank.base.schema import declared_state
 from online_rank.cli.service import repair
 from online_rank.serving import Challenge, FeedbackPlan, Models, RankingApp, RankingService
 from online_rank.serving.clock import CLOCK
@@ -153,11 +154,11 @@ def test_a_time_that_is_ahead_within_the_skew_ends_no_window(clocks, tmp_path):
     clocks.go_on(130.0)
     assert send(id=3, docs=DOCS)["id"] == 3  # Now the window of query 1 has ended, and no other one.
     assert (served.counts()["learned"], served.n_waiting) == (1, 2)
-    assert served.model._at == clocks.system
+    assert declared_state(served.model).at == clocks.system
     expected = to_bytes(served)
     state.close()
     again = DurableService(RankingService(RidgeRanker(half_life="1h"), plan=plan), tmp_path / "state")
-    again.service._pending._fetch = None
+    declared_state(again.service).pending._fetch = None
     assert (again.service.counts(), again.service.now) == (served.counts(), served.now)
     assert to_bytes(again.service.model) == to_bytes(from_bytes(expected).model)
     clocks.go_on(170.0)  # 300 seconds after the beginning: query 2 began 290 seconds after it.
@@ -175,7 +176,7 @@ def test_the_latest_of_two_events_ahead_of_the_clock_counts_in_any_order(clocks)
     for ts in (290.0, 295.0, 290.0):
         event = {"id": 1, "event": "click", "doc": "a", "value": int(ts == 295.0)}
         assert ask(served, **event, ts=1.8e9 + ts).answer["accepted"]
-    assert served._pending.totals(1) == {"a": 1}
+    assert declared_state(served).pending.totals(1) == {"a": 1}
 
 
 @pytest.mark.parametrize("step", [172_800.0, -172_800.0, 5.0])
@@ -196,7 +197,7 @@ def test_a_step_of_the_system_clock_ends_no_window_and_fades_nothing(step, clock
     clocks.step(-step)
     clocks.go_on(10.0)
     assert ask(served, id="q", event="click", doc="b").answer["accepted"]
-    assert served.model._at == alone.model._at + 1.0
+    assert declared_state(served.model).at == declared_state(alone.model).at + 1.0
     steps = [each.getMessage() for each in caplog.records]
     directions = ("forward", "back") if step > 0.0 else ("back", "forward")
     for direction, text in zip(directions, steps, strict=True):
@@ -222,7 +223,7 @@ def test_a_challenger_gets_the_time_that_it_alone_asks_for():
     ask(served, id=1, docs=DOCS)
     ask(served, id=1, grades={"a": 0, "b": 1, "c": 0}, ts=77.0)
     assert served.challenge.figures()["failed"] == 0
-    assert served.challenge.model._at == 77.0
+    assert declared_state(served.challenge.model).at == 77.0
 
 
 def in_future(folder, clocks, ahead=172_800.0):
@@ -278,7 +279,7 @@ def test_times_that_lie_ahead_of_the_clock_are_reported_and_repaired(killed, clo
     repair(str(tmp_path / "state"))
     assert probed() == (200, {"ok": True}, 0.0)
     state = opened()
-    assert (state.service.now, state.service.model._at, latest_time(state.service)) == (1.8e9,) * 3
+    assert (state.service.now, declared_state(state.service.model).at, latest_time(state.service)) == (1.8e9,) * 3
     clocks.go_on(60.0)
     assert ask(state.service, id="q", event="click", doc="b").answer == {"id": "q", "accepted": True}
     assert ask(state.service, id="early", docs=DOCS).answer["id"] == "early"
@@ -295,7 +296,7 @@ def test_the_times_of_rankers_inside_others_are_set_back_too():
     behind = RankingService(model)
     assert latest_time(behind) == 2e9
     assert set_back(behind, 1.8e9) == (3, [])
-    assert [ranker._at for ranker in (model, *model.learners)] == [1.8e9] * 3
+    assert [declared_state(ranker).at for ranker in (model, *model.learners)] == [1.8e9] * 3
     assert latest_time(behind) == 1.8e9
 
 

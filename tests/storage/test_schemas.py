@@ -37,7 +37,7 @@ from online_rank.storage.river_classes import RIVER
 from online_rank.stream.clicks import user
 from online_rank.support import registry
 from tests.helpers import give, let_wait, mismatches
-from tests.models import BASES, arguments_of
+from tests.models import BASES, STUMP, arguments_of
 
 #: Listed classes that may not stand in files, each with the reason.
 NOT_SAVED = {
@@ -153,6 +153,7 @@ MADE = {
         lambda: teach(online_rank.DeclaredFeatures(["f0", "f1", "f2"]), named=True),
     ],
     "FixedRanker": [lambda: FixedRanker({"clicks": 1.0}), lambda: FixedRanker((1.0, 2.0), measure="ap")],
+    "FixedTrees": [lambda: online_rank.FixedTrees(STUMP), lambda: online_rank.FixedTrees(STUMP, names=("x",), measure="ap")],
     "DCG": [lambda: measured("dcg@5")],
     "ERR": [lambda: measured("err@5")],
     "HitRate": [lambda: measured("hit_rate@3")],

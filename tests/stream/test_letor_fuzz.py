@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from online_rank import read
 from online_rank.query import SparseRows
-from online_rank.stream import ReadError, source
+from online_rank.stream import ReadError, letor, source
 from online_rank.stream.source import _OTHERS
+from tests.fuzz.targets import letor_blocks
 from tests.reference import letor as reference
 
 # Long numbers overflow the mantissa, harmlessly; only without compilation (NUMBA_DISABLE_JIT=1) does that raise a warning.
@@ -241,3 +242,51 @@ def test_long_numbers(tokens):
             values(tokens)
     else:
         assert_nearest(tokens)
+
+
+# Blocks
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.binary(min_size=8, max_size=120))
+def test_blocks_of_any_sizes_are_read_as_line_by_line(data):
+    letor_blocks(data)
+
+
+@pytest.mark.parametrize("given", [None, 136])
+def test_long_lines_and_many_shorter_ones_after_them(monkeypatch, given):
+    """The arrays that the kernel fills were kept from the long lines, and were too short for the tokens of many lines."""
+    monkeypatch.setattr(source, "_CHUNK", 1 << 15)
+    monkeypatch.setattr(letor, "LOOK_AHEAD", 1 << 18)
+    long = "".join(f"{i % 3} qid:{i // 9}" + "".join(f" {j}:{(i + j) / 8}" for j in range(1, 137)) + "\n" for i in range(300))
+    short = "".join(f"{i % 3} qid:s{i // 9} 1:{i}\n" for i in range(20_000))
+    found = read(io.StringIO(long + short), n_features=given).all()
+    assert found.X.shape == (20_300, 136)
+    assert found.X[:300].tolist() == [[(i + j) / 8 for j in range(1, 137)] for i in range(300)]
+    assert found.X[300:, 0].tolist() == [*map(float, range(20_000))]
+    assert not found.X[300:, 1:].any()
+    assert found.y.tolist() == [i % 3 for i in [*range(300), *range(20_000)]]
+
+
+@pytest.mark.slow
+def test_100_megabytes_as_of_mslr_are_read_as_line_by_line(tmp_path):
+    """136 features on each line, first long numbers, then short ones: blocks of few lines, then of many."""
+    rng, size, path, queries = np.random.default_rng(0), 0, tmp_path / "mslr.txt", 0
+    with open(path, "w") as file:
+        while size < 100 << 20:
+            n = int(rng.integers(1, 200))
+            values = rng.normal(size=(n, 136)) * 10.0 ** rng.integers(-3, 6, 136)
+            values = np.where(rng.random((n, 136)) < size / (100 << 20), np.sign(values).round(), values.round(6))
+            grades, queries = rng.integers(0, 5, n), queries + 1
+            for grade, row in zip(grades.tolist(), values.tolist(), strict=True):
+                size += file.write(f"{grade} qid:{queries}" + "".join(f" {i}:{v:g}" for i, v in enumerate(row, 1)) + "\n")
+    lines, n_read = open(path), 0  # noqa: SIM115
+    with lines:
+        for X, y, qid, _ in read(path, with_ids=True):
+            for row, grade in zip(X.tolist(), y.tolist(), strict=True):
+                first, query, *features = next(lines).split()
+                assert (grade, qid) == (int(first), query.removeprefix("qid:"))
+                assert row == [float(feature.partition(":")[2]) for feature in features]
+            n_read += 1
+        assert next(lines, None) is None
+    assert n_read == queries

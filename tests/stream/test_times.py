@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,7 @@ import pyarrow.feather
 import pyarrow.parquet
 import pytest
 
-from online_rank import RidgeRanker, read
+from online_rank import History, RidgeRanker, read
 from online_rank.distributed.keyed import KeyedRankers
 from online_rank.query.times import seconds_of_time
 from online_rank.serving import Models, RankingApp, RankingService
@@ -342,3 +343,50 @@ def test_what_is_no_time_is_refused(wrong):
 def test_what_is_of_no_type_of_times_is_refused(wrong):
     with pytest.raises(TypeError, match=r"at is .*; times are dates"):
         seconds_of_time("at", wrong)
+
+
+def _timed(folder, gap):
+    lines = [f"{q},d{d},{1767225600 + q * gap},{d},{d}" for q in range(20) for d in range(2)]
+    (folder / "t.csv").write_text("query,doc,t,f,grade\n" + "\n".join(lines) + "\n")
+    return folder / "t.csv"
+
+
+#: The gap between lists, the half-life, and what the one warning says.
+PACES = {
+    "below the gap": (3600, "30m", "half-life 30m is below the median gap between lists, 1h: nearly all of the past"),
+    "above the span": (60, "1h", "half-life 1h is above the span of all lists, 19m: hardly anything is forgotten"),
+    "between": (600, "1h", None),
+}
+
+
+@pytest.mark.parametrize(("gap", "half_life", "told"), PACES.values(), ids=PACES)
+def test_a_half_life_that_does_not_fit_the_lists_raises_one_warning(gap, half_life, told, tmp_path):
+    model = History("document", half_life=half_life) | RidgeRanker()
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        list(read(_timed(tmp_path, gap), query="query", grade="grade", document="doc", event_time="t", model=model))
+    lines = [str(each.message) for each in found if issubclass(each.category, UserWarning)]
+    assert len(lines) == (told is not None)
+    assert told is None or told in lines[0]
+
+
+#: A list, a click after 10 minutes, and one after 45, in several formats.
+WINDOWS = {
+    "s": [1767225600, 1767225600, 1767226200, 1767228300],
+    "ms": [1767225600000, 1767225600000, 1767226200000, 1767228300000],
+    "us": [1767225600000000, 1767225600000000, 1767226200000000, 1767228300000000],
+    "ns": [1767225600000000000, 1767225600000000000, 1767226200000000000, 1767228300000000000],
+    "ISO": ["2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z", "2026-01-01T00:10:00Z", "2026-01-01T00:45:00Z"],
+}
+
+
+@pytest.mark.parametrize("times", WINDOWS.values(), ids=WINDOWS)
+def test_a_window_is_as_long_in_each_unit(times, tmp_path):
+    rows = {
+        "query": ["q"] * 4, "document": ["a", "b", "a", "b"], "position": [1, 2, 1, 2],
+        "click": ["shown", "shown", "click", "click"], "f": [1.0, 2.0, 1.0, 2.0], "t": times,
+    }  # fmt: skip
+    path = _lines(tmp_path / "log.jsonl", rows)
+    lists = read_clicks(path, event_time="t", window=1800.0, events={"shown": 0.0, "click": 1.0})
+    ((_, clicks),) = lists
+    assert (clicks.gains, lists.n_late) == ((1.0, 0.0), 1)

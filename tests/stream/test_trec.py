@@ -31,7 +31,8 @@ def test_only_judged_queries_count(tmp_path):
     ("qrels", "message"),
     [
         ("r 0 a 1\n", "no query of .*run is judged in .*qrels: the first is 'q' there, 'r' here"),
-        ("", "no query of"),
+        ("", "qrels: no judgements: the file is empty"),
+        ("# only a comment\n", "qrels: no judgements: the file is empty"),
         ("q 0 z 2\n", "no retrieved document of .*run is judged in .*qrels"),
     ],
 )
@@ -40,6 +41,13 @@ def test_files_that_have_nothing_in_common_are_refused(tmp_path, qrels, message)
     (tmp_path / "run").write_text("q Q0 a 1 2 t\n")
     (tmp_path / "qrels").write_text(qrels)
     with pytest.raises(ValueError, match=message):
+        list(judged_rankings(tmp_path / "run", tmp_path / "qrels"))
+
+
+def test_an_empty_run_is_no_mismatch(tmp_path):
+    (tmp_path / "run").write_text("")
+    (tmp_path / "qrels").write_text("q 0 a 1\n")
+    with pytest.raises(ValueError, match="run: no lists: the file is empty"):
         list(judged_rankings(tmp_path / "run", tmp_path / "qrels"))
 
 

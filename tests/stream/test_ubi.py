@@ -166,16 +166,39 @@ def test_positions_from_0_are_found_for_each_application(tmp_path):
         ({"event_attributes": {"object": {"object_id": ["a"]}}}, r"line 2: \"\['a'\]\" is an id or a text of type list"),
         ({"query_id": {"a": 1}}, "line 2: .* is an id or a text of type dict"),
         ({"query_id": True}, "line 2: 'True' is an id or a text of type bool"),
-        (
-            {"event_attributes": {"object": {"object_id": "b"}, "position": {"ordinal": 1}}},
-            "line 2: documents 'a' and 'b' are both at position 1 .*line 1",
-        ),
     ],
 )
 def test_what_cannot_be_read_is_named(change, message, tmp_path):
     first = event("impression", "q", "a", "12:00:00", 1)
     with pytest.raises(ReadError, match=message):
         list(read_clicks(lines(tmp_path / "log.jsonl", [first, {**first, **change}]), features=[]))
+
+
+def test_of_two_documents_at_one_position_the_first_one_counts(tmp_path):
+    """As when users turn to a second page, whose positions begin at 1 again. The run ended."""
+    events = [
+        event("impression", "q", "late", "12:00:09", 1),
+        event("impression", "q", "a", "12:00:01", 1),
+        event("impression", "q", "b", "12:00:01", 2),
+        event("impression", "q", "as soon", "12:00:01", 2),
+        event("click", "q", "late", "12:00:20", 1),
+        event("click", "q", "b", "12:00:20", 2),
+    ]
+    told = (
+        "left out: 1 events on documents that their list does not show; "
+        "left out: 2 impressions at a position where their list shows another document, earlier"
+    )
+    with pytest.warns(ReadWarning, match=told):
+        ((_, clicks),) = read_clicks(lines(tmp_path / "log.jsonl", events), features=[])
+    assert (clicks.impression.order, clicks.gains) == (("a", "b"), (0.0, 1.0))
+
+
+def test_an_array_of_records_is_read_as_lines_are(tmp_path):
+    (tmp_path / "log.json").write_text(json.dumps(QUERIES + EVENTS, indent=2))
+    found = [*read_clicks(tmp_path / "log.json", features=[])]
+    expected = [*read_clicks(lines(tmp_path / "log.jsonl", QUERIES + EVENTS), features=[])]
+    assert [(x.ids, clicks) for x, clicks in found] == [(x.ids, clicks) for x, clicks in expected]
+    assert len(found) == 3
 
 
 def test_texts_that_differ_for_one_query_are_counted(tmp_path):

@@ -6,11 +6,12 @@ import typer
 
 from online_rank.cli.declaring import refuse_others
 from online_rank.cli.options import Files, Json, Measure, OfChance, refuse_without_clicks
-from online_rank.cli.reading import ToMeasure, warned_on_stderr
+from online_rank.cli.reading import Reading, warned_on_stderr
 
 #: What applies to a log of clicks.
 _WITH_CLICKS = {
-    "a", "b", "files", "clicks", "query", "document", "click", "event", "feedback_window", "skip_bad", "dry_run", "json",
+    "a", "b", "files", "clicks", "query", "document", "click", "position", "propensity", "event", "feedback_window",
+    "event_time", "skip_bad", "dry_run", "json",
 }  # fmt: skip
 
 
@@ -19,7 +20,7 @@ def compare(
     a: Annotated[str, typer.Argument(metavar="A", help="A model that [bold]train --save[/bold] wrote.")],
     b: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
     files: Files,
-    reading: ToMeasure,
+    reading: Annotated[Reading, (*Reading._fields[:5], "event_time")],
     log: OfChance,
     measure: Measure = "ndcg@10",
     json: Json = False,

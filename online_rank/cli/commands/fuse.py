@@ -4,22 +4,27 @@ from typing import Annotated
 
 import typer
 
-from online_rank.cli.declaring import value
-from online_rank.cli.options import Fusion, Json, LogOrigin, Written
-from online_rank.cli.reading import DryRun, look_at_runs, warned_on_stderr
+from online_rank.cli.declaring import is_given, value
+from online_rank.cli.options import Clicks, Fusion, Json, LogOrigin, Written
+from online_rank.cli.reading import Reading, look_at_runs, warned_on_stderr
+
+#: The options of a log of clicks.
+_OF_LOG = "click", "position", "propensity", "event", "feedback_window", "topic", "query", "document", "skip_bad", "event_time"
 
 
 def fuse(
+    context: typer.Context,
     files: Annotated[list[str], typer.Argument(metavar="RUN", help="TREC runs of at least two retrievers.")],
     settings: Fusion,
     written: Written,
     qrels: Annotated[str | None, value("FILE", "Judgements: qid 0 docid grade.")] = None,
     click_log: Annotated[
         str | None,
-        value("FILE", "A table of clicks instead: list, query, document, position, click."),
+        value("FILE", "A table of clicks instead: list (--query), query (--topic), document, position, click."),
     ] = None,
     clicks: LogOrigin = None,
-    dry_run: DryRun = False,
+    log: Annotated[Clicks, ("click", "position", "propensity", "event", "feedback_window", "topic")] = Clicks(),  # noqa: B008
+    reading: Annotated[Reading, ("query", "document", "dry_run", "skip_bad", "event_time")] = Reading(),  # noqa: B008
     json: Json = False,
 ) -> None:
     """Fuse the runs of several retrievers, and say what learning adds to reciprocal rank fusion and to min-max scores.
@@ -34,12 +39,14 @@ def fuse(
         raise typer.BadParameter("give --qrels, or --click-log")
     if (click_log is None) != (clicks is None):
         raise typer.BadParameter("--click-log and --clicks go together: the log, and how its lists came about")
+    if click_log is None and (others := [name for name in _OF_LOG if is_given(context, name)]):
+        raise typer.BadParameter(f"--{others[0].replace('_', '-')} needs --click-log")
     with warned_on_stderr():
-        if dry_run and qrels is not None:
+        if reading.dry_run and qrels is not None:
             look_at_runs(files, qrels)
         if qrels is not None:
             run(files, qrels, settings, written, json)
             return
         from online_rank.cli.fuse_clicks import fuse_clicks
 
-        fuse_clicks(files, str(click_log), str(clicks), settings, written, json, dry_run)
+        fuse_clicks(files, str(click_log), log._replace(clicks=clicks), reading, settings, written, json)

@@ -11,7 +11,7 @@ _CAP = "Lists that count for one {}, the first ones; COLUMN={} without it."
 
 def grades(
     files: Files,
-    log: Annotated[Clicks, Clicks._fields[1:]],
+    log: Annotated[Clicks, [name for name in Clicks._fields[1:] if name != "propensity"]],
     reading: Annotated[Reading, ("query", "document", "dry_run", "skip_bad", "event_time")],
     out: Annotated[str | None, value("FILE", "Write the judgements to this table (csv or parquet).")] = None,
     per_session: Annotated[str | None, value("[COLUMN=]N", _CAP.format("session", "session"))] = None,
@@ -20,7 +20,8 @@ def grades(
 ) -> None:
     """Make grades from a log of clicks: clicks over expected clicks for each query text and document.
 
-    A table with the columns query, document, position and click, and --topic, the text of the query; or the files of UBI.
+    A table with the columns query, document, position and click, under these or other names, and --topic, the text of the
+    query; or the files of UBI.
     """
     from online_rank.cli.click_log import read_as
     from online_rank.cli.grades import run

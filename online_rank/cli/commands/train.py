@@ -7,8 +7,9 @@ from online_rank.cli.options import Checkpoints, Clicks, Output, Training, refus
 
 #: What applies to a log of clicks.
 _WITH_CLICKS = {
-    "files", "clicks", "query", "document", "click", "event", "feedback_window", "topic", "examination", "features", "exclude",
-    "event_time", "ranker", "save", "json", "quiet", "test", "sign", "report", "strict", "dry_run", "skip_bad",
+    "files", "clicks", "query", "document", "click", "position", "propensity", "event", "feedback_window", "topic",
+    "examination", "features", "exclude", "event_time", "ranker", "save", "json", "quiet", "test", "sign", "report", "strict",
+    "dry_run", "skip_bad",
 }  # fmt: skip
 
 
@@ -23,8 +24,8 @@ def train(
 
     A line of a file is a document: grade qid:ID feature:value ... # docid = NAME
 
-    With --clicks: a table with the columns query, document, position and click, and propensity for above and place; its rows
-    are documents, or events on them. Or the files of UBI, queries and events.
+    With --clicks: a table with the columns query, document, position and click, and propensity for above and place, under
+    these or other names; its rows are documents, or events on them. Or the files of UBI, queries and events.
     """
     from online_rank.cli.settings import Settings
 

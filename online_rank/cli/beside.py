@@ -1,0 +1,47 @@
+"""What trees were worth next to curves in a run of `online-rank train`."""
+
+from typing import Any
+
+from online_rank.base import serving_ranker
+from online_rank.base.closed import form_of
+from online_rank.base.form import Blend
+from online_rank.export.reading import simplified
+from online_rank.export.table import TARGETS
+
+
+def with_trees(model: Any) -> dict[str, Any] | None:
+    """The measure of each query before it was learned, by curves alone and as served, and what both export to.
+
+    None for a model that grows no trees, or has learned from no query that can be ranked wrongly.
+    """
+    ranker = serving_ranker(model)
+    hedge = getattr(ranker, "trees_beside", None)
+    if hedge is None or not hedge.account.counted_weight:
+        return None
+    counted = hedge.account.counted_weight
+    form = form_of(ranker)
+    alone = form.head.forms[0] if isinstance(form.head, Blend) else form
+    return {
+        "curves": 1.0 - float(hedge.losses[0]) / counted,
+        "served": 1.0 - hedge.account.served / counted,
+        "trees": ranker.n_trees if isinstance(form.head, Blend) else 0,
+        "exports_curves": _targets(simplified(alone)[1]),
+        "exports_served": _targets(simplified(form)[1]),
+    }
+
+
+def _targets(kind: str) -> list[str]:
+    return [name for name, target in TARGETS.items() if kind in target.kinds]
+
+
+def in_words(found: dict[str, Any], measure: str) -> str:
+    """The comparison as a line, and the targets of `export`."""
+    first = f"curves alone: {measure} {found['curves']:.4f} progressively; "
+    if not found["trees"]:
+        first += f"trees are not served, since nothing shows yet that they help: {found['served']:.4f}"
+    else:
+        first += f"with {found['trees']:,} trees: {found['served']:.4f}"
+    alone, served = found["exports_curves"], found["exports_served"]
+    if alone == served:
+        return f"{first}. Both export to {', '.join(alone)}"
+    return f"{first}. Curves alone export to {', '.join(alone)}; with trees to {', '.join(served)}"
