@@ -9,6 +9,7 @@ import pytest
 from river import linear_model, preprocessing
 
 from online_rank import (
+    AdditiveRanker,
     CrossFeatures,
     ForEachDocument,
     PairwiseRanker,
@@ -23,7 +24,7 @@ from online_rank.base.reader import as_array
 from online_rank.preprocessing import StatelessTransformer
 from online_rank.serving import Challenge, FeedbackPlan, Models, RankingApp, RankingService
 from online_rank.serving.durable import DurableService, read_service
-from online_rank.serving.forgetting import forget
+from online_rank.serving.forgetting import forget, without
 from online_rank.serving.messages import Forget
 from online_rank.serving.reading import read, read_as
 from online_rank.serving.snapshots import KeptModels
@@ -421,3 +422,19 @@ def test_what_is_learned_after_forgetting_survives_a_crash_before_the_checkpoint
         assert again.service.learned_as(USER) == learned is not None
         again.save()
         again.close()
+
+
+def test_trees_forget_the_queries_that_they_grow_from():
+    model, rng = AdditiveRanker(trees=20), np.random.default_rng(0)
+    for _ in range(30):
+        X = rng.normal(size=(8, 3))
+        model.learn_one(X, np.digitize(X[:, 0] * X[:, 1], [0.0, 1.0]))
+    n_trees = model.n_trees
+    content, names = without(to_bytes(model), Forget(ids=["q1"]))
+    kept = from_bytes(content)
+    assert not names
+    assert model._trees.n_queries == 30
+    assert kept._trees.n_queries == 0
+    assert not kept._trees._bins.any()
+    assert kept.n_trees == n_trees > 0
+    assert kept.predict_one(X) == model.predict_one(X)
