@@ -30,7 +30,15 @@ DATA, ND, DIMENSIONS, STRIDES, DESCRIPTOR, FLAGS, TYPE_NUMBER, BYTE_ORDER = 16, 
 C_CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400
 
 #: Numbers of the dtypes that the wrappers support. C's long has 4 bytes on Windows, and 8 elsewhere.
-TYPE_NUMBERS = {"uint8": (2, 2), "int32": (5, 5), "int64": (7, 9), "uint64": (8, 10), "float32": (11, 11), "float64": (12, 12)}
+TYPE_NUMBERS = {
+    "uint8": (2, 2),
+    "int16": (3, 3),
+    "int32": (5, 5),
+    "int64": (7, 9),
+    "uint64": (8, 10),
+    "float32": (11, 11),
+    "float64": (12, 12),
+}
 if ctypes.sizeof(ctypes.c_long) == 4:
     TYPE_NUMBERS |= {"int32": (5, 7), "int64": (9, 9), "uint64": (10, 10)}
 
