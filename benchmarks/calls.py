@@ -94,10 +94,10 @@ ROWS: dict[str, Callable[[], Iterator[Callable[[], Any]]]] = {
 #: The most calls that a query may take; a test holds each row to it.
 BARS = {
     "linear weights, arrays: learn_one": 6,
-    "arrays: learn_one": 28,
-    "arrays: rank_one": 14,
-    "dicts: learn_one": 43,
-    "dicts: rank_one": 32,
+    "arrays: learn_one": 40,
+    "arrays: rank_one": 15,
+    "dicts: learn_one": 53,
+    "dicts: rank_one": 33,
     "a tracker of served losses, arrays: learn_one": 82,
     "clicks, dicts: learn_one": 46,
     "service, ranking": 80,

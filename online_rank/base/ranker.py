@@ -387,7 +387,10 @@ class Ranker(QueryStep):
         if isinstance(block.y, tuple) and not able.takes_clicks:
             raise TypeError(f"{type(self).__name__} learns from grades, not from {type(block.y[0]).__name__}: SwapRanker does")
         fits = self._reader.fits(self, block)
-        alone = changes is not None and fits and n_queries == 1 and not changes.goes_on
+        alone = changes is not None and n_queries == 1 and not changes.goes_on
+        if alone and not fits and self._ends_in_kernel:
+            block, fits = self._reader.with_known(self, block)
+        alone = alone and fits
         replaces = alone and self._ends_in_kernel
         if changes is not None and alone and (replaces or self._learns_atomically):
             # The kernel makes the last change, and leaves all as it was where it refuses.

@@ -268,6 +268,17 @@ class Reader:
             return block.X.columns
         return None
 
+    def with_known(self, step: Any, block: Block) -> tuple[Block, bool]:
+        """A block that does not fit as arrays with the columns of the state, and true, if that changes nothing in the step.
+
+        Otherwise the block as it was, and false: it has new features, or their use is counted.
+        """
+        return block, False
+
+    def features_of(self, step: Any, names: list[Hashable]) -> tuple[list[Hashable], int]:
+        """The features among unknown names of columns, and how many of the names are levels of known categories."""
+        return names, 0
+
 
 def own_names(step: Any) -> tuple[Hashable, ...]:
     """The names of all columns, in order; numbers if the state has no names."""

@@ -57,9 +57,7 @@ def note_unknown(step: Any, block: Block, columns: np.ndarray, own_names: Callab
         Gives the names of the columns of an estimator.
     """
     names = block.names or ()
-    unknown, n_levels = [names[j] for j in np.flatnonzero(columns < 0).tolist()], 0
-    if hasattr(step, "_split_unknown"):  # It has levels of categories.
-        unknown, n_levels = step._split_unknown(unknown)
+    unknown, n_levels = step._reader.features_of(step, [names[j] for j in np.flatnonzero(columns < 0).tolist()])
     before = n_unknown(step)
     _UNKNOWN[step] = Unknown(before.names + len(unknown), before.levels + n_levels)
     if not unknown or step in _TOLD or _are_words(block.X):

@@ -4,7 +4,6 @@ Each level is a feature, `(feature, "is", level)`: 1 in the documents that have 
 has several levels, and a model keeps levels as it keeps features.
 """
 
-from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -51,7 +50,7 @@ class Levels:
         #: The names of all features, the very tuple that was given.
         self.names = names
         #: How many texts of each feature had blanks around them, where somebody counts.
-        self.trimmed: Counter[Hashable] | None = None
+        self.trimmed: dict[Hashable, int] | None = None
         #: The columns of levels.
         self.columns = [j for j, name in enumerate(names) if is_level(name)]
         self._most = most
@@ -78,7 +77,7 @@ class Levels:
         if level not in levels:
             trimmed = level.strip()
             if trimmed != level and self.trimmed is not None:
-                self.trimmed[feature] += 1
+                self.trimmed[feature] = self.trimmed.get(feature, 0) + 1
             level = _WORDS.get(trimmed, trimmed)
             if not level and "" not in levels:
                 return None
@@ -97,7 +96,7 @@ class Levels:
 
 
 def read_documents(
-    documents: Sequence[Mapping[Hashable, Any]], ids: Any, levels: Levels, trimmed: Counter[Hashable] | None = None
+    documents: Sequence[Mapping[Hashable, Any]], ids: Any, levels: Levels, trimmed: dict[Hashable, int] | None = None
 ) -> tuple[np.ndarray, tuple[Hashable, ...]]:
     """The documents as float64 (n, columns), NaN where a number is missing, and the names of the columns.
 
@@ -147,7 +146,7 @@ def read_documents(
     return np.column_stack([*columns.values()]) if columns else np.empty((n, 0)), tuple(columns)
 
 
-def read_block(block: Block, levels: Levels, trimmed: Counter[Hashable] | None = None) -> Block:
+def read_block(block: Block, levels: Levels, trimmed: dict[Hashable, int] | None = None) -> Block:
     """A block of documents, read as an array (`read_documents`)."""
     X, names = read_documents(block.X, block.ids, levels, trimmed)
     return tuple.__new__(Block, (X, *block[1:5], names, *block[6:]))  # As `with_features`, which is another call.

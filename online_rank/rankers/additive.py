@@ -29,7 +29,7 @@ from online_rank.preprocessing import StreamQuantileMap
 from online_rank.query import Block, single, with_features
 from online_rank.query.levels import is_level
 from online_rank.rankers import hedge
-from online_rank.rankers.curved import CurvedRanker, as_read, n_curves, room_for_rows
+from online_rank.rankers.curved import CurvedRanker, as_read, n_curves
 from online_rank.rankers.fading import factor_of, left_after
 from online_rank.rankers.growing_trees import GrowingTrees, HedgeOfTrees
 from online_rank.rankers.hedge import LEAST, HedgeAccount, opening
@@ -595,7 +595,7 @@ class AdditiveRanker(CurvedRanker):
         return told._replace(values=trees.factor * told.values + singles, pairs=pairs)
 
     def _rows_of(self, X: np.ndarray) -> curves.CurveRows:
-        return self._score_rows(X, single(len(X)), room_for_rows(n_curves(self), len(X)))[1]
+        return self._score_rows(X, single(len(X)))[1]
 
     def _learn_beside(self, trees: GrowingTrees, given: tuple[Any, ...]) -> int:
         """Learn a query with curves and trees."""
@@ -614,7 +614,7 @@ class AdditiveRanker(CurvedRanker):
                 return super()._score_queries(X, offsets)
             pairs = itertools.pairwise(offsets.tolist())
             return np.concatenate([self._score_queries(X[a:b], single(b - a)) for a, b in pairs])
-        scores, rows = self._score_rows(X, offsets, room_for_rows(n_curves(self), len(X)))
+        scores, rows = self._score_rows(X, offsets)
         answers = np.empty((2, len(X)))
         answers[0] = scores
         if trees.n_served:

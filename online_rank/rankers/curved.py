@@ -1,5 +1,6 @@
 """Base class of rankers with curves: what they read, and what they serve."""
 
+import operator
 import warnings
 import weakref
 from collections import Counter
@@ -22,7 +23,7 @@ from online_rank.query.forms import as_floats
 from online_rank.query.levels import Levels, is_level, read_block
 from online_rank.rankers.perceptron import PerceptronRanker
 
-__all__ = ["CurvedRanker", "as_read", "cells_of", "n_curves", "room_for_rows"]
+__all__ = ["CurvedRanker", "as_read", "cells_of", "n_curves"]
 
 #: A first query is sparse if it has at least this many names, and its documents have less than this share of them.
 _MANY_NAMES, _FILLED = 50, 0.25
@@ -57,11 +58,11 @@ def _missing_everywhere(ranker: Any, m: int, _dtype: Any) -> np.ndarray:
     return blank
 
 
-def _note_trimmed(ranker: Any, trimmed: Counter[Hashable]) -> None:
+def _note_trimmed(ranker: Any, trimmed: dict[Hashable, int]) -> None:
     """Count categories with blanks around them, and warn once."""
     if ranker not in _TRIMMED:
         _TRIMMED[ranker] = Counter()
-        name, n = trimmed.most_common(1)[0]
+        name, n = max(trimmed.items(), key=operator.itemgetter(1))
         warnings.warn(
             f"{type(ranker).__name__}: blanks around categories are trimmed, here of {name!r} in {n} documents, and counted "
             "(attribute n_trimmed)",
@@ -92,7 +93,7 @@ class CurveReader(Reader):
             step._columns, step._n_features = linear._columns, linear._n_features
             return block
         if type(block.X) is list:
-            trimmed: Counter[Hashable] = Counter()
+            trimmed: dict[Hashable, int] = {}
             block = read_block(block, levels_of(step), trimmed)
             if trimmed:
                 _note_trimmed(step, trimmed)
@@ -101,6 +102,23 @@ class CurveReader(Reader):
         if isinstance(block.X, SparseRows):
             block = with_features(block, as_array(block.X, step), block.names)
         return super().align(step, block, grow)
+
+    def with_known(self, step: Any, block: Block) -> tuple[Block, bool]:
+        """As for every reader, of documents whose features are all known and in the order of the columns."""
+        if type(block.X) is not list or step._linear is not None or 2 * step._n_features >= step.max_features:
+            return block, False
+        trimmed: dict[Hashable, int] = {}
+        read = read_block(block, levels_of(step), trimmed)
+        if trimmed or not super().fits(step, read):
+            return block, False
+        return read, True
+
+    def features_of(self, step: Any, names: list[Hashable]) -> tuple[list[Hashable], int]:
+        """As for every reader; levels stand for their category."""
+        levels = levels_of(step)
+        own = [name for name in names if not (is_level(name) and levels.kind_of(name[0]))]  # type: ignore[index]
+        features = [name[0] if is_level(name) else name for name in own]  # type: ignore[index]
+        return [*dict.fromkeys(features)], len(names) - len(own)
 
 
 class CurvedRanker(Ranker):
@@ -142,13 +160,6 @@ class CurvedRanker(Ranker):
         self = super().__new__(cls, *arguments, **named)
         self._answers = self._drawn = self._known_levels = self._read = None
         return self
-
-    def _split_unknown(self, names: Sequence[Hashable]) -> tuple[list[Hashable], int]:
-        """The features among unknown names of columns, and how many of the names are levels of known categories."""
-        levels = levels_of(self)
-        own = [name for name in names if not (is_level(name) and levels.kind_of(name[0]))]  # type: ignore[index]
-        features = [name[0] if is_level(name) else name for name in own]  # type: ignore[index]
-        return [*dict.fromkeys(features)], len(names) - len(own)
 
     @property
     def n_trimmed(self) -> int:
@@ -236,16 +247,15 @@ class CurvedRanker(Ranker):
     def _score_queries(self, X: Any, offsets: np.ndarray) -> np.ndarray:
         if self._linear is not None:
             return self._linear._score_queries(X, offsets)
-        return self._score_rows(X, offsets, _NO_ROWS)[0]
+        return self._score_rows(X, offsets, wanted=False)[0]
 
-    def _score_rows(self, X: np.ndarray, offsets: np.ndarray, rows: curves.CurveRows) -> tuple[np.ndarray, curves.CurveRows]:
-        """The scores of queries by the curves, and the rows of a single query, if it is kept or `rows` have room for it."""
+    def _score_rows(self, X: np.ndarray, offsets: np.ndarray, wanted: bool = True) -> tuple[np.ndarray, curves.CurveRows]:
+        """The scores of queries by the curves, and the rows of a single query, if it is kept or they are wanted."""
         scores, table = np.empty(len(X)), self._front.table
         # Features that another ranker has met may have no curves yet.
         X = as_read(X[:, : len(table.counts)])
         keeps = len(offsets) == 2 and X.size <= _MOST_READ
-        if keeps:
-            rows = room_for_rows(X.shape[1], len(X))
+        rows = _room_for_rows(X.shape[1], len(X)) if keeps or wanted else _NO_ROWS
         curves.score(X, offsets, table, self.relative, self._curves(), scores, rows)
         if keeps and len(X) and scores[0] == scores[0]:  # Not NaN, which an infinite value gives.
             # By the class it would take three times as long.
@@ -342,14 +352,14 @@ def _is_sparse(block: Block) -> bool:
     return n_names >= _MANY_NAMES and filled < _FILLED * block.n_documents * n_names
 
 
-def room_for_rows(d: int, m: int) -> curves.CurveRows:
+def _room_for_rows(d: int, m: int) -> curves.CurveRows:
     """Rows of a query of m documents and d features, to be filled."""
-    return curves.CurveRows(
-        np.empty((d, m), np.float32), np.empty((d, m), np.uint8), np.empty((d, m), np.float32), np.empty((d, m), np.uint8)
-    )
+    shape = d, m
+    own = np.empty(shape, np.float32), np.empty(shape, np.uint8), np.empty(shape, np.float32), np.empty(shape, np.uint8)
+    return tuple.__new__(curves.CurveRows, own)  # As above.
 
 
-_NO_ROWS = room_for_rows(0, 0)
+_NO_ROWS = _room_for_rows(0, 0)
 _NOT_READ = curves.Read(np.empty((0, 0)), _NO_ROWS)
 
 

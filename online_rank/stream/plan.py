@@ -70,7 +70,7 @@ class Plan:
         The features whose values are texts, or booleans for a model that takes these as categories.
     """
 
-    def __init__(self, columns: Iterable[Column], categories: Collection[str] = ()) -> None:
+    def __init__(self, columns: Iterable[Column], *, categories: Collection[str] = ()) -> None:
         self._given, self.categories = columns, frozenset(categories)
 
     @cached_property
@@ -282,7 +282,8 @@ def plan_of(table: Any, named: Mapping[str, str | None], options: Options) -> Pl
     if features is not None:
         found = {column.name: column for column in columns}
         columns = [*(found[name] for name in features), *(column for column in columns if column.role != "feature")]
-    plan = Plan(columns, [column.name for column in columns if column.role == "feature" and _is_category(column, options)])
+    categories = [column.name for column in columns if column.role == "feature" and _is_category(column, options)]
+    plan = Plan(columns, categories=categories)
     # A log of clicks may name documents alone.
     if not plan.features and (features is None or "click" not in named):
         reasons = f" ({'; '.join(plan.in_words()[1:])})" if plan.left_out else ""

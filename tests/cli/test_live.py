@@ -28,5 +28,5 @@ def test_grades_and_their_certificate():
     assert shown["stats"]["ranked"] - shown["stats"]["learned"] in (0, 1)
     assert {name for name, _ in shown["weights"]} <= set(live._FEATURES)
     assert shown["bias"] is None
-    *_, total, bound = shown["course"][-1]
+    _, total, bound = shown["certified"][-1]
     assert total <= bound
