@@ -153,6 +153,8 @@ class Lists:
         """All rows of all sources, with groups made of their sizes."""
         for k, source in enumerate(self._sources):
             self._file = k
+            for told in unused_beside(source):
+                warnings.warn(told, ReadWarning, stacklevel=6)
             if k:
                 self._open = self._opened(source)
             opened = self._open
@@ -502,11 +504,30 @@ def _integers(qids: list[str]) -> np.ndarray:
     return numbers if all(map(str.__eq__, map(str, numbers.tolist()), qids)) else np.array(qids)
 
 
+#: What LightGBM and XGBoost read from files next to a file of documents, and this library does not.
+_UNUSED = {
+    ".weight": "every query has weight 1; learn_one and learn_many take weights as w=",
+    ".position": "positions belong to click logs, where --position names their column",
+}
+
+
+def _beside(source: Any, suffixes: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """The files next to a file of documents that have its name and one of these suffixes, and the suffix of each."""
+    path = path_of(source) or ""
+    for stem in dict.fromkeys((path, path.removesuffix(".gz"))) if path else ():
+        for suffix in suffixes:
+            if os.path.exists(stem + suffix):
+                yield stem + suffix, suffix
+
+
 def sizes_beside(source: Any) -> str | None:
     """The file with the sizes of groups that LightGBM would look for next to a file of documents."""
-    path = path_of(source) or ""
-    found = (stem + suffix for stem in dict.fromkeys((path, path.removesuffix(".gz"))) for suffix in (".query", ".group"))
-    return next((file for file in found if path and os.path.exists(file)), None)
+    return next((file for file, _ in _beside(source, (".query", ".group"))), None)
+
+
+def unused_beside(source: Any) -> list[str]:
+    """A line for each file next to a file of documents that other libraries read, and this one does not."""
+    return [f"{name_of(file)} is not used: {_UNUSED[suffix]}" for file, suffix in _beside(source, _UNUSED)]
 
 
 def _ends_of(sizes: Sizes) -> np.ndarray:
