@@ -184,7 +184,7 @@ def _mean_given(window, at, m):
     """The mean score of the documents of a query."""
     total, given = 0.0, window.documents[GIVEN]
     for i in range(at, at + m):
-        total += given[i]
+        total += np.float64(given[i])
     return total / m
 
 

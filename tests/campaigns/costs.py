@@ -17,7 +17,7 @@ import resource
 import time
 import tracemalloc
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -293,7 +293,8 @@ def _taught_in_columns(line: bytes) -> bytes:
 def _asked(line: bytes) -> Any:
     """The documents of a request, `{document: {feature: value}}`; none of one that is refused."""
     with contextlib.suppress(ValueError):
-        return getattr(read(line), "given", {})
+        given = getattr(read(line), "given", {})
+        return given if isinstance(given, Mapping) else {}  # Of feedback `given` is a method.
     return {}
 
 
