@@ -3,24 +3,60 @@
 The service, schemas, files, tables and constructors read these declarations. So any value that is accepted can be learned,
 written to a file or a table, and read back.
 
-| what | limit | who sets it |
-|---|---|---|
-| integers | 64 bits, signed | tables, kernels |
-| counts | 0 to 2^53 | float64 holds each of them |
-| ids of queries | strings of at most 1,000 characters; integers | messages repeat them |
-| names of features and documents | strings, numbers, None, and tuples of these | files |
-| numbers of constructors | 0, or 10^-100 to 10^100 in size | models multiply and square them |
-| numbers for river's transformers | at most 10^70 in size | their variances are squares of numbers, added up |
-| features of a model | 2^24 | kernels count columns with 32 bits |
-| weights of queries, gains of clicks | 0, or at least 10^-75 | learning takes squares of their products |
-| columns of a table, names in JSON lines | 65,536; names of 1,000 characters at most | each is read in each block of rows |
-| cells of a table made of JSON | 256 for each value: names that change from row to row are no columns | memory, time |
-| a text in a table | 2^22 bytes | memory |
-| depth of a value in a file | 64 levels | it is read by recursion |
-| a request | 8 levels; 5,000 documents, since some models compare all pairs | the time of the others |
-| a request, for a model that needs arrays | documents times features, of both: `MAX_CELLS` and some for each byte | memory |
-| new features of a request | numbers added to the state of models: `MAX_GROWTH` and some for each byte | memory |
-| a request with grades, for a model that draws rankings | documents times documents, or features: the same | memory, time |
+.. list-table::
+   :header-rows: 1
+
+   * - what
+     - limit
+     - who sets it
+   * - integers
+     - 64 bits, signed
+     - tables, kernels
+   * - counts
+     - 0 to 2^53
+     - float64 holds each of them
+   * - ids of queries
+     - strings of at most 1,000 characters; integers
+     - messages repeat them
+   * - names of features and documents
+     - strings, numbers, None, and tuples of these
+     - files
+   * - numbers of constructors
+     - 0, or 10^-100 to 10^100 in size
+     - models multiply and square them
+   * - numbers for river's transformers
+     - at most 10^70 in size
+     - their variances are squares of numbers, added up
+   * - features of a model
+     - 2^24
+     - kernels count columns with 32 bits
+   * - weights of queries, gains of clicks
+     - 0, or at least 10^-75
+     - learning takes squares of their products
+   * - columns of a table, names in JSON lines
+     - 65,536; names of 1,000 characters at most
+     - each is read in each block of rows
+   * - cells of a table made of JSON
+     - 256 for each value: names that change from row to row are no columns
+     - memory, time
+   * - a text in a table
+     - 2^22 bytes
+     - memory
+   * - depth of a value in a file
+     - 64 levels
+     - it is read by recursion
+   * - a request
+     - 8 levels; 5,000 documents, since some models compare all pairs
+     - the time of the others
+   * - a request, for a model that needs arrays
+     - documents times features, of both: `MAX_CELLS` and some for each byte
+     - memory
+   * - new features of a request
+     - numbers added to the state of models: `MAX_GROWTH` and some for each byte
+     - memory
+   * - a request with grades, for a model that draws rankings
+     - documents times documents, or features: the same
+     - memory, time
 """
 
 from typing import Any

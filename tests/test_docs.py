@@ -13,6 +13,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import sklearn
 
 from online_rank import extensions
 from online_rank.support import registry
@@ -32,8 +33,12 @@ def printed_by(language, code, folder):
         if language == "python":
             path = Path("example.py")
             path.write_text(code)
-            # What it registers, and what other tests have registered under the same names, must not meet.
-            with extensions._no_names(), contextlib.redirect_stdout(io.StringIO()) as out:
+            # What it registers, and what other tests have registered under the same names, must not meet; settings of sklearn end.
+            with (
+                extensions._no_names(),
+                sklearn.config_context(),
+                contextlib.redirect_stdout(io.StringIO()) as out,
+            ):
                 runpy.run_path(str(path), run_name="__main__")
             printed = out.getvalue()
         else:
