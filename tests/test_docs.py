@@ -33,7 +33,7 @@ def printed_by(language, code, folder):
         if language == "python":
             path = Path("example.py")
             path.write_text(code)
-            # What it registers, and what other tests have registered under the same names, must not meet; settings of sklearn end.
+            # What it registers must not meet what other tests have registered; settings of scikit-learn end with it.
             with (
                 extensions._no_names(),
                 sklearn.config_context(),
