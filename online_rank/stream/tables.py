@@ -130,10 +130,12 @@ class Table:
 
     def _named(self, batches: Iterator[Batch]) -> Iterator[Batch]:
         """The same rows, with the names of columns in Unicode's form C, as models keep names."""
-        names: list[str] = []
+        names, in_form = None, list[str]()
         for rows, where in batches:
             if rows.schema.names != names:
                 names = rows.schema.names
+                if not names:
+                    raise ReadError(f"{self.name}: no columns: its rows have no values")
                 require_columns(self.name, in_form := [in_nfc(name) for name in names])
             yield Batch(rows if in_form == names else rows.rename_columns(in_form), where)
 

@@ -409,3 +409,9 @@ def test_a_first_row_longer_than_a_block_is_read(tmp_path):
     """The header alone was the first block: "no rows below the header"."""
     path = written(tmp_path, f"q,g,a,text\n1,1,2.5,{'word ' * 300_000}\n1,0,1.5,word\n")
     assert read(path, exclude=["text"]) == [([[2.5], [1.5]], [1, 0], "1", ["", ""])]
+
+
+def test_rows_of_json_without_a_value_are_no_table():
+    """A list of documents that is empty leaves a row without columns."""
+    with pytest.raises(ReadError, match="no columns: its rows have no values"):
+        list(read(io.BytesIO(b'{"id": "q1", "docs": []}\n')))
