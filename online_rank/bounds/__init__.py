@@ -89,7 +89,6 @@ References
 from typing import TYPE_CHECKING
 
 from online_rank.bounds import blends, clicks, drift, mixing, served
-from online_rank.bounds.batch import batch_weights
 from online_rank.bounds.certificate import Certificate
 from online_rank.bounds.certified import certificate_of, certificates_of
 from online_rank.bounds.mass import mass_bound, mass_data_bound, mass_hindsight_bound, mass_separable_bound
@@ -97,6 +96,7 @@ from online_rank.bounds.tracker import LossTracker
 from online_rank.support.lazy import lazily
 
 if TYPE_CHECKING:
+    from online_rank.bounds.batch import batch_weights
     from online_rank.bounds.theorems import (
         corollary_6,
         corollary_7,
@@ -127,9 +127,6 @@ __all__ = [
 #: Every module of the core that declares bounds, so that certificates know them all; studies are in `support.registry.BOUNDS`.
 _DECLARING = (blends, clicks, drift, mixing, served)
 
-__getattr__, __dir__ = lazily(
-    __name__,
-    dict.fromkeys(
-        ("corollary_6", "corollary_7", "theorem_5", "theorem_8", "theorem_8_regularization", "theory_learning_rate"), "theorems"
-    ),
-)
+_THEOREMS = ("corollary_6", "corollary_7", "theorem_5", "theorem_8", "theorem_8_regularization", "theory_learning_rate")
+
+__getattr__, __dir__ = lazily(__name__, {"batch_weights": "batch"} | dict.fromkeys(_THEOREMS, "theorems"))

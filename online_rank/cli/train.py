@@ -30,6 +30,7 @@ from online_rank.storage.files import save
 from online_rank.stream.plan import n_features_of
 from online_rank.support.lazy import MissingExtra
 from online_rank.support.progress import progress
+from online_rank.support.registry import of_another_part
 
 
 def new_model(measure: str, ranker: str, signs: Mapping[str, int] | None = None, relative: bool = True) -> Any:
@@ -136,9 +137,7 @@ def _untaught(settings: Settings, source: Any, blank: Any, output: Output, shown
         output.warn(line)
     if not settings.certify or keeps_account(ranker_of(model)):
         return model
-    from online_rank.cli.certify import tracked
-
-    return tracked(model, settings.queries(0, blank), shown)
+    return of_another_part("tracked")(model, settings.queries(0, blank), shown)
 
 
 def require_known_signs(signs: Mapping[str, int] | None, source: Any, files: Sequence[str]) -> None:
