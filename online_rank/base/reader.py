@@ -119,6 +119,10 @@ class Reader:
         Makes the columns of documents that have none of the features of a step.
     """
 
+    #: If columns are not features alone, a function (step, names): the features among unknown names of columns, and how many of
+    #: the names are levels of known categories.
+    features_of: Any = None
+
     def __init__(
         self,
         *,
@@ -267,17 +271,6 @@ class Reader:
         if isinstance(block.X, SparseRows) and block.names is None and block.X.n_columns == step._n_features:
             return block.X.columns
         return None
-
-    def with_known(self, step: Any, block: Block) -> tuple[Block, bool]:
-        """A block that does not fit as arrays with the columns of the state, and true, if that changes nothing in the step.
-
-        Otherwise the block as it was, and false: it has new features, or their use is counted.
-        """
-        return block, False
-
-    def features_of(self, step: Any, names: list[Hashable]) -> tuple[list[Hashable], int]:
-        """The features among unknown names of columns, and how many of the names are levels of known categories."""
-        return names, 0
 
 
 def own_names(step: Any) -> tuple[Hashable, ...]:

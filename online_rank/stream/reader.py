@@ -71,7 +71,13 @@ class Lists:
         It is given the number of rows and the columns, arrays of numpy or Arrow, of all that is read.
     """
 
-    def __init__(self, sources: Sequence[Any], options: Options, group: Any = None) -> None:
+    def __init__(
+        self,
+        sources: Sequence[Any],
+        options: Options,
+        group: Any = None,
+        planned: Callable[[Table, Options], Plan] | None = None,
+    ) -> None:
         self._sources: list[Any] = []
         for source in sources:
             self._sources += source if isinstance(source, list | tuple) else [source]
@@ -88,7 +94,10 @@ class Lists:
         self.watch: Callable[[int, dict[str, Any]], None] | None = None
         self._open = self._opened(self._sources[0])
         try:
-            self.plan: Plan = self._open.plan if isinstance(self._open, Letor) else self._planned(self._open)
+            if isinstance(self._open, Letor):
+                self.plan: Plan = self._open.plan
+            else:
+                self.plan = self._planned(self._open) if planned is None else planned(self._open, options)
         except BaseException:
             self._open.close()
             raise
