@@ -11,7 +11,7 @@ from online_rank.base.growth import GROWTH
 from online_rank.base.names import Columns, are_numbers, numbers
 from online_rank.base.schema import Array, Count, Field, Integer, Names
 from online_rank.base.unknown import note_unknown
-from online_rank.query import ONE_QUERY, Block, SparseRows, read_query, with_features
+from online_rank.query import Block, SparseRows, read_query, with_features
 from online_rank.query.forms import from_dicts
 from online_rank.query.names import plain_names
 from online_rank.query.sparse import as_rows, worth_rows
@@ -31,26 +31,15 @@ STATE: dict[str, Field] = {
 }
 
 
-def read_for(
-    model: Any,
-    x: Any,
-    y: Any = None,
-    w: Any = None,
-    *,
-    qid: Any = ONE_QUERY,
-    served: Any = None,
-    context: Any = None,
-    at: Any = None,
-    t: Any = None,
-) -> Block:
+def read_for(model: Any, x: Any, y: Any = None, w: Any = None, *, at: Any = None, t: Any = None, **named: Any) -> Block:
     """Read one query, or several, for a model.
 
     Parameters
     ----------
     model
         A step, or a pipeline.
-    x, y, w, qid, served, context, at
-        As in `online_rank.query.read_query`.
+    x, y, w, at, named
+        The arguments of `online_rank.query.read_query`, without `documents`.
     t
         What river calls `at`.
 
@@ -64,7 +53,7 @@ def read_for(
         if at is not None:
             raise TypeError("t is another name of at: give one of the two")
         at = t
-    block = read_query(x, y, w, qid=qid, served=served, context=context, at=at, documents=able.takes_documents)
+    block = read_query(x, y, w, at=at, documents=able.takes_documents, **named)
     if type(block.X) is list and not able.takes_documents:
         block = as_numbers(block)
     if block.context is not None or block.at is not None:
