@@ -131,7 +131,7 @@ def _with_trees(blend: AdditiveRanker, trees: HedgeOfTrees, served_loss: float) 
 
 
 def names_of_members(blend: BlendRanker | AdditiveRanker) -> tuple[str, ...]:
-    """The names of the members of a blend: those of curves, or the classes of the rankers, with a number if they repeat."""
+    """Names of the members of a blend: as a ranker of curves has them, or classes of rankers, with numbers if they repeat."""
     if isinstance(blend, AdditiveRanker):
         return blend.members
     kinds = [type(ranker_of(one)).__name__ for one in blend.learners]

@@ -137,8 +137,8 @@ def blend_path_bound(
 ) -> float:
     """Upper bound on the loss that a blend served, on every path: `blend_closed_bound` and the measured luck of the draws.
 
-    Proof: the x_t - h_t of the queries that were ranked by the mean of the candidates add up to at most b + 1, and those of the
-    drawn candidates are the luck. Nothing is assumed about the grades.
+    Proof: the x_t - h_t of the queries that were ranked by the mean of the candidates add up to at most b + 1. The sum
+    for the drawn candidates is the luck. Nothing is assumed about the grades.
 
     Parameters
     ----------

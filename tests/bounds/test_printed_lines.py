@@ -34,7 +34,7 @@ def number(text):
 
 
 def printed_bounds(text):
-    """The labels of the bounds with their values and slacks; a long label goes on in the next lines."""
+    """The labels of the bounds with their values and slacks; a long label continues in the next lines."""
     found, lines = [], text.split("\n  the loss is at most")[1].splitlines()[1:]
     for line in lines:
         if got := re.fullmatch(rf"  (L .*?) {{2,}}({_NUMBER}) +({_NUMBER})  .*", line):
@@ -97,7 +97,7 @@ def test_the_number_of_each_line_is_its_label(make, n_lines):
         assert slack == pytest.approx(value - terms["loss"], abs=2e-5 * value)
 
 
-def test_luck_is_a_line_of_its_own():
+def test_luck_is_another_line():
     """Of 600 queries graded against what was served, the formula says less than was lost, as grades depended on the draws."""
     certificate = certificate_of(against_what_is_served(two_that_disagree()))
     told = {check.name: check for check in certificate.bounds}
