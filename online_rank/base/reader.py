@@ -41,12 +41,12 @@ def read_for(model: Any, x: Any, y: Any = None, w: Any = None, *, at: Any = None
     x, y, w, at, named
         The arguments of `online_rank.query.read_query`, without `documents`.
     t
-        What river calls `at`.
+        What river calls `at`. A time that nothing in the model depends on is ignored.
 
     Raises
     ------
     TypeError, ValueError
-        Bad input; or there is a context, or a time, which no step of the model looks at.
+        Bad input; or there is a context, which no step of the model looks at.
     """
     able = model._known or model.abilities
     if t is not None:
@@ -56,9 +56,7 @@ def read_for(model: Any, x: Any, y: Any = None, w: Any = None, *, at: Any = None
     block = read_query(x, y, w, at=at, documents=able.takes_documents, **named)
     if type(block.X) is list and not able.takes_documents:
         block = as_numbers(block)
-    if block.context is not None or block.at is not None:
-        require_taken(model, block)
-    return block
+    return only_taken(model, block)
 
 
 def as_numbers(block: Block) -> Block:
@@ -70,13 +68,18 @@ def as_numbers(block: Block) -> Block:
     return with_features(block, read.X, read.names)
 
 
+def only_taken(model: Any, block: Block) -> Block:
+    """A block without its time if nothing in the model depends on times: what yields times may teach every model.
+
+    Raises TypeError for a context that no step of the model uses.
+    """
+    if block.context is not None:
+        require_taken(model, block)
+    return block._replace(at=None) if block.at is not None and not model.abilities.takes_time else block
+
+
 def require_taken(model: Any, block: Block) -> None:
-    """Raise TypeError for a context, or a time, that no step of the model uses."""
-    if block.at is not None and not model.abilities.takes_time:
-        raise TypeError(
-            f"at: nothing in {type(model).__name__} depends on the time of a query; what has a half-life in seconds does, as "
-            'RidgeRanker(half_life="7d"), and a transformer of river with a window of time'
-        )
+    """Raise TypeError for a context that no step of the model uses."""
     if block.context is not None and not model.abilities.takes_context:
         raise TypeError(
             f"context: no step of {type(model).__name__} uses the context of a query; put one in front, as in "

@@ -10,7 +10,6 @@ from itertools import pairwise
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
-import numpy.typing as npt
 
 from online_rank import arguments
 from online_rank.base import abilities_of
@@ -19,10 +18,11 @@ from online_rank.query import ONE, Block, single
 from online_rank.query.context import read_context
 from online_rank.query.names import is_index_name
 from online_rank.stream.letor import Letor
+from online_rank.stream.neighbours import Sizes, ends_of, next_to, sizes_next_to, weights_of
 from online_rank.stream.pace import Pace
 from online_rank.stream.plan import Options, Plan, listed, n_features_of, options_of, plan_of
 from online_rank.stream.rows import Rows, Trimmed, joined, rows_of, stacked
-from online_rank.stream.source import FileRange, ReadError, ReadWarning, Text, format_of, is_letor, name_of, path_of
+from online_rank.stream.source import FileRange, ReadError, ReadWarning, Text, format_of, is_letor, name_of
 from online_rank.stream.tables import Table
 from online_rank.stream.values import MISSING_WORDS
 
@@ -32,7 +32,6 @@ _FIRST_ROWS = 1 << 14
 Negative: TypeAlias = Literal["error", "zero", "skip"]
 Missing: TypeAlias = Literal["error", "zero", "keep"]
 Repeated: TypeAlias = Literal["error", "auto", "new", "group"]
-Sizes: TypeAlias = str | os.PathLike[str] | Sequence[int] | npt.NDArray[np.integer]
 
 
 class Documents(NamedTuple):
@@ -150,7 +149,7 @@ class Lists:
             if named.get(role) is None and role in table.kinds:
                 named[role] = role
         if named["query"] is None and self._group[0] is None:
-            self._group[0] = sizes_beside(self._sources[0])
+            self._group[0] = sizes_next_to(self._sources[0])
             if self._group[0] is None:
                 raise ValueError(
                     f"{table.name}: a table; name its columns: query= (--query COLUMN), grade= (--grade COLUMN); others are "
@@ -162,8 +161,6 @@ class Lists:
         """All rows of all sources, with groups made of their sizes."""
         for k, source in enumerate(self._sources):
             self._file = k
-            for told in unused_beside(source):
-                warnings.warn(told, ReadWarning, stacklevel=6)
             if k:
                 self._open = self._opened(source)
             opened = self._open
@@ -173,11 +170,30 @@ class Lists:
                 self._notice_new_columns(opened.name, opened.kinds, "table")
                 found = self._rows_of(opened)
             if isinstance(opened, Letor) and not opened.has_qid and self._group[k] is None:
-                self._group[k] = sizes_beside(source)
+                self._group[k] = sizes_next_to(source)
                 if self._group[k] is None:
                     raise ReadError(f"{opened.name}: no qid:... and no file with the sizes of the groups: give it as group=")
-            yield from found if self._group[k] is None else self._sized(found, _ends_of(self._group[k]))  # type: ignore[arg-type]
+            sizes = self._group[k]
+            self._notice_neighbours(source, sizes is not None)
+            yield from found if sizes is None else self._sized(found, *_groups_of(source, sizes))
             opened.close()
+
+    @property
+    def weights(self) -> list[str]:
+        """The files with weights of queries next to the sources, as far as groups have sizes in the place of ids."""
+        has_ids = self._open.has_qid if isinstance(self._open, Letor) else self.plan.of("query") is not None
+        each = zip(self._sources, self._group, strict=True)
+        sized = (source for source, group in each if group is not None or (not has_ids and sizes_next_to(source)))
+        return [file for source in sized if (file := next_to(source, ".weight"))]
+
+    def _notice_neighbours(self, source: Any, sized: bool) -> None:
+        """Warn of files next to a source that are not used."""
+        if not sized and (file := next_to(source, ".weight")):
+            told = "not used: weights are read together with the sizes of the groups (FILE.query, FILE.group, or group=)"
+            warnings.warn(f"{file}: {told}", ReadWarning, stacklevel=6)
+        if file := next_to(source, ".position"):
+            told = "not used: positions are for click models, which take them as a column (--position) of a click log"
+            warnings.warn(f"{file}: {told}", ReadWarning, stacklevel=6)
 
     def _rows_of(self, table: Table) -> Iterator[Rows]:
         wanted = [column.name for column in self.plan.columns if column.role != "left out"]
@@ -191,8 +207,8 @@ class Lists:
                 self.watch(len(batch.rows), dict(zip(there, table.columns(batch.rows, there), strict=True)))
             yield rows_of(table, batch, self.plan, self._options, self._trimmed)
 
-    def _sized(self, found: Iterator[Rows], ends: np.ndarray) -> Iterator[Rows]:
-        """The rows with the groups that the sizes say, numbered from 1."""
+    def _sized(self, found: Iterator[Rows], ends: np.ndarray, weights: np.ndarray | None) -> Iterator[Rows]:
+        """The rows with the groups that the sizes say, numbered from 1, and with the weights of the groups."""
         numbers = self._n_sized + np.cumsum(np.diff(ends, prepend=0) > 0)
         done = 0
         for rows in found:
@@ -201,7 +217,8 @@ class Lists:
                 first = int(np.searchsorted(groups, len(ends)))
                 raise ReadError(f"{rows.where(first)}: more documents than the group sizes add up to ({done + first})")
             starts = np.flatnonzero(np.diff(groups, prepend=-1))
-            yield rows._replace(starts=starts.tolist(), qids=[str(number) for number in numbers[groups[starts]].tolist()])
+            qids = [str(number) for number in numbers[groups[starts]].tolist()]
+            yield rows._replace(starts=starts.tolist(), qids=qids, weights=None if weights is None else weights[groups])
             done += len(rows.y)
         if len(ends) and done < ends[-1]:
             raise ReadError(f"{self._open.name}: {done} documents, but the group sizes add up to {ends[-1]}")
@@ -388,6 +405,8 @@ class Queries(Lists, Iterator[tuple[Any, ...]]):
             raise TypeError("all() takes features that are numbers: exclude features of text, or read query by query")
         if not every:
             return Documents(np.empty((0, self._options.n_features or 0)), np.empty(0, np.int64), np.empty(0, np.int64), [])
+        if any(rows.weights is not None for rows in every):
+            warnings.warn("all() leaves out the weights of queries: read query by query", ReadWarning, stacklevel=2)
         whole, sizes = _with_booleans(joined(every), self.plan), [len(rows.y) for rows in every]
         return Documents(whole.X, whole.y, np.repeat(_integers([rows.qids[0] for rows in every]), sizes), whole.docids)
 
@@ -438,17 +457,19 @@ class Queries(Lists, Iterator[tuple[Any, ...]]):
 
     def _query(self, rows: Rows) -> tuple[Any, ...]:
         options = self._options
-        x = rows.X if rows.numbered and not (options.keys or options.timed) else self._block(rows)
+        plain = rows.numbered and rows.weights is None and not (options.keys or options.timed)
+        x = rows.X if plain else self._block(rows)
         return (x, rows.y, rows.qids[0], rows.docids) if self._options.with_ids else (x, rows.y)
 
     def _block(self, rows: Rows) -> Block:
         context, n = context_of(rows, self.plan) if rows.more else None, len(rows.y)
         at = rows.times[:1] if self._options.timed and rows.times is not None else None
         ids = _ids_of(rows) if DOCUMENT in self._options.keys else None
+        w = ONE if rows.weights is None else rows.weights[:1].copy()
         if len(rows.names) == len(self.plan.features) or self.is_letor:
             names = None if rows.numbered else rows.names
-            return Block(rows.X, None, single(n), ONE, ids=ids, names=names, context=context, at=at)
-        return Block(documents_of(rows, self.plan), None, single(n), ONE, ids=ids, form=dict, context=context, at=at)
+            return Block(rows.X, None, single(n), w, ids=ids, names=names, context=context, at=at)
+        return Block(documents_of(rows, self.plan), None, single(n), w, ids=ids, form=dict, context=context, at=at)
 
 
 def documents_of(rows: Rows, plan: Plan) -> list[dict[str, Any]]:
@@ -513,47 +534,10 @@ def _integers(qids: list[str]) -> np.ndarray:
     return numbers if all(map(str.__eq__, map(str, numbers.tolist()), qids)) else np.array(qids)
 
 
-#: What LightGBM and XGBoost read from files next to a file of documents, and this library does not.
-_UNUSED = {
-    ".weight": "every query has weight 1; learn_one and learn_many take weights as w=",
-    ".position": "positions belong to click logs, where --position names their column",
-}
-
-
-def _beside(source: Any, suffixes: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """The files next to a file of documents that have its name and one of these suffixes, and the suffix of each."""
-    path = path_of(source) or ""
-    for stem in dict.fromkeys((path, path.removesuffix(".gz"))) if path else ():
-        for suffix in suffixes:
-            if os.path.exists(stem + suffix):
-                yield stem + suffix, suffix
-
-
-def sizes_beside(source: Any) -> str | None:
-    """The file with the sizes of groups that LightGBM would look for next to a file of documents."""
-    return next((file for file, _ in _beside(source, (".query", ".group"))), None)
-
-
-def unused_beside(source: Any) -> list[str]:
-    """A line for each file next to a file of documents that other libraries read, and this one does not."""
-    return [f"{name_of(file)} is not used: {_UNUSED[suffix]}" for file, suffix in _beside(source, _UNUSED)]
-
-
-def _ends_of(sizes: Sizes) -> np.ndarray:
-    """The number of documents up to the end of each group; `sizes` are a file, with one on each line, or a sequence."""
-    if not isinstance(sizes, str | os.PathLike):
-        array = np.asarray(sizes)
-        if array.ndim != 1 or not (np.issubdtype(array.dtype, np.integer) or array.size == 0) or (array < 0).any():
-            raise ValueError("group must be a path or a one-dimensional sequence of integers >= 0")
-        return np.cumsum(array, dtype=np.int64)
-    numbers = []
-    for line, text in Text(sizes).lines():
-        token = text.strip()
-        if not (token.isdigit() and len(token) < 19):
-            shown = token[:40].decode("utf-8", "backslashreplace")
-            raise ReadError(f"{name_of(sizes)}, line {line}: {shown!r} is not the size of a group")
-        numbers.append(int(token))
-    return np.cumsum(numbers, dtype=np.int64)
+def _groups_of(source: Any, sizes: Sizes) -> tuple[np.ndarray, np.ndarray | None]:
+    """The ends of the groups of a source, and their weights if a file next to it has them."""
+    ends, file = ends_of(sizes), next_to(source, ".weight")
+    return ends, None if file is None else weights_of(file, ends)
 
 
 def read(
@@ -608,6 +592,8 @@ def read(
         The columns with what is known of a query itself, the same in all of its rows (`CrossFeatures`); no features.
     group : path or (q,) integers, or a sequence of these with one entry a source
         Sizes of the groups, in place of ids of queries. Without ids they are looked for in `FILE.query` and `FILE.group`.
+        Weights of queries are read with them from `FILE.weight`: a line for each query, or for each document. A query is then a
+        `Block` with its weight, which multiplies `w` of `learn_one`.
     with_ids
         Whether to yield ids, too.
     negative

@@ -380,6 +380,4 @@ def test_the_certificate_bounds_what_was_served(served):
     against = np.append(curves + np.log(2) / eta, hedge.losses[1:] + np.log(12) / eta)
     outer = hedge.account.mixability_gap + hedge.account.served - hedge.account.mixed
     assert certificate.bound("blend_bound") == pytest.approx(against.min() + outer)
-    price = curves[0] - served.candidate_losses[0] + np.log(2) / eta + outer
-    assert certificate.bound("additive_mass_bound") == pytest.approx(served.mass + price)
     assert certificate.loss <= certificate.bound("blend_bound")
