@@ -223,7 +223,7 @@ def _log_for(report_to: str | None, settings: Settings, checkpoints: Checkpoints
         raise ValueError("--report shows a whole run: leave out --checkpoint, which may continue in the middle of one")
     if importlib.util.find_spec("matplotlib") is None:
         raise MissingExtra('--report needs matplotlib: pip install "online_rank[plot]"')
-    from online_rank.cli.report import QueryLog
+    from online_rank.cli.query_log import QueryLog
 
     return QueryLog(settings.measure)
 

@@ -13,8 +13,9 @@ from online_rank.base.draws import counted_generator
 from online_rank.feedback import Clicks, Impression
 from online_rank.feedback.exploring import FEW, HELD_BACK
 from online_rank.query import ONE, Block, single
+from online_rank.stream.lists import Lists
 from online_rank.stream.plan import Options, Plan, options_of, plan_of
-from online_rank.stream.reader import Lists, context_of, documents_of
+from online_rank.stream.reader import context_of, documents_of
 from online_rank.stream.roles import COMMON, recognised
 from online_rank.stream.rows import Rows
 from online_rank.stream.source import ReadError, ReadWarning
