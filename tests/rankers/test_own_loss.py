@@ -238,7 +238,7 @@ def test_another_process_must_know_the_name(tmp_path, monkeypatch):
 
 
 def test_a_name_that_is_unknown_is_refused_by_load(tmp_path):
-    with extensions._no_names():
+    with extensions.no_names():
         register("tests.gone")(own_listnet)
         save(GradientRanker("tests.gone"), tmp_path / "named.npz")
         save(GradientRanker(own_listnet), tmp_path / "given.npz")
