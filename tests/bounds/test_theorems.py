@@ -142,6 +142,7 @@ def repeat_counterexample(model, teacher, stop, block):
     return tracker
 
 
+@pytest.mark.slow
 def test_the_counterexample_violates_theorem_5_with_step_1_and_obeys_it_with_the_theory_step():
     # The smallest u with u . (A - B) >= 1 and u . (B - C) >= 1: u = (p, q) / a, p = 1 and 0.5 p - 0.3 q = -1, so q = 5.
     teacher = np.array([1.0, 5.0]) / A

@@ -52,6 +52,7 @@ def test_scaler_by_hand():
     assert scaler.n_documents == 2 + 2
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("with_std", [True, False])
 @settings(max_examples=60)
 @given(queries=streams)
@@ -64,6 +65,7 @@ def test_scaler_is_exact(with_std, queries):
             np.testing.assert_allclose(scaler.transform_one(X), expected, rtol=1e-6, atol=1e-8 * scale)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("offset", [0.1, 1e8, -1e12])
 def test_scaler_keeps_precision_far_from_zero(offset):
     rng = np.random.default_rng(0)
@@ -88,6 +90,7 @@ def test_a_constant_column_gives_exactly_zero(value, lengths):
         assert not QueryNormalizer("minmax").transform_one(X).any()
 
 
+@pytest.mark.first(1)
 @every_transformer
 @settings(max_examples=40)
 @given(queries=streams)

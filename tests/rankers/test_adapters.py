@@ -82,6 +82,7 @@ def test_pairs_are_drawn_uniformly():
     assert max(abs(count - 64_000 / 16) for count in counts.values()) < 5 * 61
 
 
+@pytest.mark.first(1)
 @every_ranker
 def test_learns(make):
     stream = NoisyTeacher(150, n_features=5, n_documents=(2, 12), grade_shares=(0.4, 0.3, 0.3), noise=0.3)
@@ -93,6 +94,7 @@ def test_learns(make):
     assert np.mean(late[-60:]) < 0.6 * early[0]
 
 
+@pytest.mark.first(2)
 @every_ranker
 def test_a_block_is_the_loop(make):
     loop, block = make(), make()
@@ -105,6 +107,7 @@ def test_a_block_is_the_loop(make):
     assert repr(block.last_round) == repr(loop.last_round)
 
 
+@pytest.mark.first(1)
 @every_ranker
 def test_every_form(make):
     arrays, dicts = make(), make()
@@ -119,6 +122,7 @@ def test_every_form(make):
     dicts.predict_one([{"b": 1.0, "never": 1.0}])
 
 
+@pytest.mark.first(1)
 @every_ranker
 def test_round(make):
     model = make()
@@ -250,6 +254,7 @@ def test_refused():
         PointwiseRanker(linear_model.LinearRegression(), measure="best")
 
 
+@pytest.mark.slow
 def test_the_dicts_of_documents_and_pairs_are_made_one_at_a_time():
     X = np.random.default_rng(0).normal(size=(40, 3000))
     model = PairwiseRanker(linear_model.LogisticRegression(), n_pairs=50)
@@ -263,6 +268,7 @@ def test_the_dicts_of_documents_and_pairs_are_made_one_at_a_time():
         assert peak < 5e6
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_learning_allocates_no_second_copy_of_the_query(dtype):
     X = np.random.default_rng(0).normal(size=(1000, 300)).astype(dtype)

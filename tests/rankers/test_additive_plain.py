@@ -102,6 +102,7 @@ def test_the_prior_adds_up_to_one_and_begins_with_the_last_weights():
         members_of(5)
 
 
+@pytest.mark.slow
 def test_ten_hostile_queries_do_not_overturn_what_was_learned():
     """The Newton learner took one step from 1.0 to .41: a pair that is wrong by far had almost no curvature."""
     rng, model = np.random.default_rng(36), AdditiveRanker()

@@ -111,6 +111,7 @@ def test_what_is_served_is_the_mean_of_the_candidates_by_their_shares(served):
     np.testing.assert_allclose(trees_of(served).served()[1], table)
 
 
+@pytest.mark.slow
 def test_candidates_lose_what_their_rankings_lose():
     model, alone = taught(60), taught(60, trees=0)
     for X, y in queries(20, seed=3):

@@ -276,6 +276,7 @@ def test_features_that_appear_later_are_zero_before():
     assert model.n_features == 3
 
 
+@pytest.mark.slow
 def test_many_documents_take_the_long_way_to_the_same_credit():
     # More than 64 documents can be outscored, so they are lined up.
     rng = np.random.default_rng(0)

@@ -221,6 +221,7 @@ def up(s, y):
 """
 
 
+@pytest.mark.slow
 def test_another_process_must_know_the_name(tmp_path, monkeypatch):
     (tmp_path / "elsewhere.py").write_text(MODULE)
     monkeypatch.syspath_prepend(tmp_path)

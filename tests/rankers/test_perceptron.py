@@ -13,6 +13,7 @@ from tests.helpers import MEASURES, SETTINGS, as_block, random_queries, state_of
 from tests.reference import perceptron as reference
 
 
+@pytest.mark.first(5)
 @pytest.mark.parametrize("measure", MEASURES)
 @pytest.mark.parametrize("options", SETTINGS, ids=lambda o: "-".join(map(str, o.values())))
 def test_learns_what_the_reference_learns(options, measure):
@@ -124,6 +125,7 @@ def test_scale_changes_no_ranking(seed, what, relative_margin):
         scaled.learn_one(c * X, y, w=w)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10_000), st.randoms(use_true_random=False))
 @settings(max_examples=40)
 def test_permuting_documents_permutes_scores_and_changes_no_weights(seed, random):

@@ -13,6 +13,7 @@ from tests.reference import slam as reference
 from tests.reference.perceptron import effective
 
 
+@pytest.mark.first(10)
 @pytest.mark.parametrize("measure", MEASURES)
 @pytest.mark.parametrize("options", SLAM_SETTINGS, ids=lambda o: "-".join(map(str, o.values())))
 def test_learns_what_the_reference_learns(options, measure):
