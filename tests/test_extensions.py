@@ -68,6 +68,7 @@ def test_what_is_registered_apart_meets_no_other_names():
         extensions.registered("tests.after")
 
 
+@pytest.mark.slow
 def test_the_command_line_imports_modules(tmp_path):
     (tmp_path / "mine.py").write_text("print('imported')\n")
     command = [sys.executable, "-m", "online_rank", "--import", "mine", "warm-up", "--help"]

@@ -266,17 +266,6 @@ def test_slam_is_convex(seed):
     )
 
 
-def test_scores_are_permutation_equivariant():
-    """Theorem 10 of [CT]."""
-    rng = np.random.default_rng(0)
-    model = PerceptronRanker()
-    X = rng.normal(size=(9, 4))
-    model.learn_one(X, rng.integers(0, 3, 9))
-    for _ in range(20):
-        p = rng.permutation(9)
-        assert model.predict_one(X[p]) == np.array(model.predict_one(X))[p].tolist()
-
-
 @pytest.mark.parametrize(
     ("surrogate", "gradient"),
     [

@@ -1,9 +1,7 @@
 """PointwiseRanker and PairwiseRanker."""
 
-import copy
 import itertools
 import math
-import pickle
 import tracemalloc
 
 import numpy as np
@@ -92,34 +90,6 @@ def test_learns(make):
         model.learn_one(X, y)
         (early if t < 10 else late).append(model.last_round.loss)
     assert np.mean(late[-60:]) < 0.6 * early[0]
-
-
-@pytest.mark.first(2)
-@every_ranker
-def test_a_block_is_the_loop(make):
-    loop, block = make(), make()
-    stream = [query for query in teacher_queries() if len(query[1])]
-    for X, y in stream:
-        loop.learn_one(X, y)
-    X, y, qid = as_block(stream)
-    block.learn_many(X, y, qid)
-    assert block.predict_many(X).tolist() == loop.predict_many(X, qid).tolist()
-    assert repr(block.last_round) == repr(loop.last_round)
-
-
-@pytest.mark.first(1)
-@every_ranker
-def test_every_form(make):
-    arrays, dicts = make(), make()
-    for X, y in teacher_queries():
-        arrays.learn_one(X, y)
-        dicts.learn_one(*as_dicts(X, y))
-    X, y = teacher_queries(seed=1)[0]
-    x, _ = as_dicts(X, y)
-    assert list(dicts.predict_one(x).values()) == pytest.approx(arrays.predict_one(X), rel=1e-9)
-    dicts.learn_one([{"a": 1.0, "new": 2.0}, {"new": 3.0}], [0, 1])
-    assert dicts.n_features == 4
-    dicts.predict_one([{"b": 1.0, "never": 1.0}])
 
 
 @pytest.mark.first(1)
@@ -215,18 +185,6 @@ def test_weights():
     assert zero.last_round.skipped
     with pytest.raises(ValueError, match="does not learn with weights"):
         PointwiseRanker(naive_bayes.GaussianNB()).learn_one(X, y, 2.0)
-
-
-@every_ranker
-def test_copies(make):
-    model = make()
-    for X, y in teacher_queries():
-        model.learn_one(X, y)
-    X, y = teacher_queries(seed=1)[0]
-    for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
-        assert twin.predict_one(X) == model.predict_one(X)
-    assert model.clone().last_round is None
-    assert repr(model.clone()) == repr(model)
 
 
 @pytest.mark.parametrize("name", ["regressor", "binary", "pairwise"])

@@ -1,4 +1,3 @@
-import copy
 import pickle
 import warnings
 
@@ -296,17 +295,6 @@ def test_prediction_is_pure_and_state_does_not_alias_input():
     model.weights[:] = 7.0
     model.served_weights[:] = 7.0
     assert state_of(model) == before
-
-
-def test_clone_pickle_deepcopy():
-    model = PerceptronRanker("ap>=2", credit="sort", half_life=50)
-    for X, y in random_queries(2):
-        model.learn_one(X, y)
-    for twin in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
-        assert state_of(twin) == state_of(model)
-    clone = model.clone()
-    assert clone.n_features == 0
-    assert (clone.measure, clone.credit, clone.half_life) == ("ap>=2", "sort", 50)
 
 
 @pytest.mark.parametrize(

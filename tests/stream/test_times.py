@@ -214,6 +214,7 @@ FRAMES = ("polars", "pyarrow", "parquet", "arrow file")
 CELLS = [(d, f) for d in OF_ALL for f in (*WRITTEN, *OBJECTS)] + [(d, f) for d in OF_TEXT for f in WRITTEN]
 
 
+@pytest.mark.first(39)
 @pytest.mark.parametrize(("door", "form"), CELLS, ids=[f"{d}: {f}" for d, f in CELLS])
 def test_a_format_is_the_same_seconds_at_each_door(door, form, tmp_path):
     values, seconds = (WRITTEN | OBJECTS)[form]
