@@ -262,8 +262,13 @@ class RankingPipeline(QueryStep, compose.Pipeline):
 
     def _ask_and_learn(self, asked: Block, block: Block) -> tuple[np.ndarray, np.ndarray]:
         """As `Ranker._ask_and_learn`."""
+        step: Any
         for step in self._transformers:
-            asked, block = step._ask_and_learn(asked, block)
+            if step.abilities.learns:
+                asked, block = step._ask_and_learn(asked, block)
+            else:
+                same, block = asked is block, step._transform_block(block)
+                asked = block if same else step._transform_block(asked)
         return self._ranker._ask_and_learn(asked, block)
 
     def _pass_on(self, block: Block, changes: all_or_nothing | None = None, scaled: bool = False) -> None:

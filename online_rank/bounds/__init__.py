@@ -91,7 +91,6 @@ References
 from typing import TYPE_CHECKING
 
 from online_rank.bounds import blends, clicks, drift, mixing, served
-from online_rank.bounds.batch import batch_weights
 from online_rank.bounds.blends import additive_mass_bound, blend_bound, blend_closed_bound, blend_path_bound
 from online_rank.bounds.certificate import Certificate
 from online_rank.bounds.certified import certificate_of, certificates_of
@@ -100,6 +99,7 @@ from online_rank.bounds.tracker import LossTracker
 from online_rank.support.lazy import lazily
 
 if TYPE_CHECKING:
+    from online_rank.bounds.batch import batch_weights
     from online_rank.bounds.theorems import (
         corollary_6,
         corollary_7,
@@ -134,9 +134,6 @@ __all__ = [
 #: Every module of the core that declares bounds, so that certificates know them all; studies are in `support.registry.BOUNDS`.
 _DECLARING = (blends, clicks, drift, mixing, served)
 
-__getattr__, __dir__ = lazily(
-    __name__,
-    dict.fromkeys(
-        ("corollary_6", "corollary_7", "theorem_5", "theorem_8", "theorem_8_regularization", "theory_learning_rate"), "theorems"
-    ),
-)
+_THEOREMS = ("corollary_6", "corollary_7", "theorem_5", "theorem_8", "theorem_8_regularization", "theory_learning_rate")
+
+__getattr__, __dir__ = lazily(__name__, {"batch_weights": "batch"} | dict.fromkeys(_THEOREMS, "theorems"))
