@@ -199,6 +199,7 @@ def long_service():
     return RankingService(PerceptronRanker(), wait_bytes=1 << 24)
 
 
+@pytest.mark.slow
 def test_no_value_of_the_state_is_larger_than_a_broker_takes_and_only_what_changed_is_written():
     handle, state, sizes = KeyedRankers(long_service, every=100), State(), []
     state.set_bytes = lambda name, value: (sizes.append((name, len(value))), State.set_bytes(state, name, value))
@@ -296,6 +297,7 @@ def test_a_key_begins_again_after_its_time_and_the_same_after_a_failure():
     assert KeyedRankers(graded, every=10).service("k", state).stats()["ranked"] == 1
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.sampled_from([2, 7, 50]), st.integers(1, 9)), min_size=1, max_size=4), st.data())
 @settings(max_examples=12)
 def test_every_may_be_changed(lives, data):
