@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from online_rank import PerceptronRanker, StreamScaler, SwapRanker
+from online_rank import AdditiveRanker, PerceptronRanker, StreamScaler, SwapRanker
 from online_rank.distributed import to_bytes
 from online_rank.distributed.keyed import KeyedRankers, KeyedStateError, rankers
 from online_rank.distributed.parts import MAX_VALUE, cut, joined, names_of, written
@@ -172,6 +172,22 @@ def test_bad_states_and_arguments():
         KeyedRankers(PerceptronRanker)
     with pytest.raises(ValueError, match="every is 0"):
         KeyedRankers(graded, every=0)
+
+
+def test_keys_that_began_before_there_were_trees_continue_without_them():
+    state, earlier = State(), KeyedRankers(lambda: RankingService(AdditiveRanker(trees=0)), every=2)
+    docs = {f"d{j}": {"a": float(j)} for j in range(3)}
+    for n in range(0, 8, 2):
+        for i, request in enumerate(({"id": n, "docs": docs}, {"id": n, "grades": {"d0": 0, "d1": 1, "d2": 2}})):
+            earlier.event(json.dumps(request).encode(), "k", state, "events", 0, n + i)
+    ask, kept = json.dumps({"id": 9, "docs": docs}).encode(), State(state)
+    later = KeyedRankers(lambda: RankingService(AdditiveRanker()), every=2)
+    with pytest.warns(UserWarning, match="keys that began with an earlier version: AdditiveRanker keeps trees=0"):
+        answer = later.event(ask, "k", kept, "events", 0, 9)
+    assert answer["scores"] == earlier.event(ask, "k", state, "events", 0, 9)["scores"]
+    other = KeyedRankers(lambda: RankingService(AdditiveRanker(trees=9)), every=2)
+    with pytest.raises(KeyedStateError, match="other settings"):
+        other.event(ask, "k", state, "events", 0, 10)
 
 
 def long_query(i, n_documents=10):
