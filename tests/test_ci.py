@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import LONGEST
+from tests.conftest import LONGEST, pytest_collection_modifyitems
 
 ROOT = Path(__file__).parents[1]
 SCRIPT = ROOT / ".ci" / "run"
@@ -70,3 +70,19 @@ def test_actions_are_pinned_by_digest():
 
 def test_the_files_that_begin_first_exist():
     assert {*LONGEST} <= {path.name for path in (ROOT / "tests").rglob("test_*.py")}
+
+
+def test_the_first_cases_of_a_test_are_quick_and_the_others_slow(request):
+    """`first(2)`, over five cases; a test without it stays quick."""
+    pytest_function = type(request.node)
+    module = request.node.parent
+
+    def case(name, *marks):
+        made = pytest_function.from_parent(module, name=name, callobj=lambda: None)
+        for mark in marks:
+            made.add_marker(mark)
+        return made
+
+    items = [case(f"test_of_cases[{i}]", pytest.mark.first(2)) for i in range(5)] + [case("test_alone")]
+    pytest_collection_modifyitems(items)
+    assert [item.get_closest_marker("slow") is not None for item in items] == [False, False, True, True, True, False]

@@ -26,7 +26,7 @@ from online_rank import (
 )
 from online_rank.base.function import QueryFunction
 from online_rank.stream.synth import NoisyTeacher
-from tests.helpers import NAMES, as_block, as_dicts, state_of, teacher_queries
+from tests.helpers import NAMES, as_block, state_of, teacher_queries
 
 
 def squares(query):
@@ -84,19 +84,6 @@ def test_a_block_is_the_loop_bit_for_bit(make):
     scores = block.predict_many(X, qid)
     assert scores.tolist() == [score for (X, _), _ in filled for score in loop.predict_one(X)]
     assert block.transform_many(X, qid).tobytes() == b"".join(loop.transform_one(X).tobytes() for (X, _), _ in filled)
-
-
-@every_pipeline
-def test_every_form_gives_the_same_scores(make):
-    arrays, dicts = make(), make()
-    for X, y in teacher_queries():
-        arrays.learn_one(X, y)
-        dicts.learn_one(*as_dicts(X, y))
-    X, y = teacher_queries(seed=1)[0]
-    x, _ = as_dicts(X, y)
-    assert list(dicts.predict_one(x).values()) == arrays.predict_one(X)
-    assert dicts.rank_one(x) == [f"doc{i}" for i in arrays.rank_one(X)]
-    assert list(dicts.transform_one(x)) == list(x)
 
 
 def test_frames_as_queries_and_as_blocks():

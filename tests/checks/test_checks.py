@@ -32,9 +32,9 @@ def test_contract(name):
         check()
 
 
-@pytest.mark.parametrize(
-    "name", ["perceptron", *(pytest.param(name, marks=pytest.mark.slow) for name in REGISTRY if name != "perceptron")]
-)
+# Each kind of array is another type for numba, which then compiles the kernels of a model again.
+@pytest.mark.slow
+@pytest.mark.parametrize("name", REGISTRY)
 def test_arrays_of_other_kinds(name):
     for function in OTHER_ARRAYS:
         function(REGISTRY[name]())

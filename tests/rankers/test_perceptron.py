@@ -269,20 +269,6 @@ def test_many_documents_are_ranked_best_first_and_equal_ones_in_their_order():
     assert model.rank_one([[s] for s in few_scores]) == [*range(2, 100, 3), *range(1, 100, 3), *range(0, 100, 3)]
 
 
-@pytest.mark.slow
-def test_read_only_strided_and_float32_input():
-    (X, y), plain = next(q for q in random_queries(1, d=4, ties=False) if len(set(q[1])) > 1), PerceptronRanker()
-    X = X.astype(np.float32).astype(np.float64)
-    plain.learn_one(X, y)
-    read_only = X.copy()
-    read_only.flags.writeable = False
-    for variant in (read_only, np.asfortranarray(X), np.repeat(X, 2, axis=1)[:, ::2], X.astype(np.float32), X.tolist()):
-        model = PerceptronRanker()
-        model.learn_one(variant, y)
-        assert (model.weights == plain.weights).all()
-        assert model.predict_one(variant) == plain.predict_one(X)
-
-
 def test_prediction_is_pure_and_state_does_not_alias_input():
     model = PerceptronRanker()
     X, y = np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([1, 0])

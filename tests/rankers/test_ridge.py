@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from online_rank import RidgeRanker, measure
 from online_rank._kernels import ridge as kernels
 from online_rank.base.schema import declared_state
-from online_rank.checks._subject import same
 from online_rank.rankers import ridge
 from online_rank.rankers.ridge import _LAMBDAS
 from online_rank.storage.files import to_bytes
@@ -139,15 +138,6 @@ def test_queries_are_added_together_when_they_are_many_documents(half_life, monk
     # The first query is due, and solved for; of those after it none waits when all are 30 documents or more.
     assert waiting[0] == 0 < max(waiting) < 30
     assert waiting.count(0) > 3
-
-
-def test_features_that_appear_late():
-    a, b = RidgeRanker(), RidgeRanker()
-    a.learn_one([{"u": 1.0}, {"u": 3.0}], [0, 1])
-    b.learn_one([{"u": 1.0, "v": 0.0}, {"u": 3.0}], [0, 1])
-    for model in (a, b):
-        model.learn_one([{"u": 1.0, "v": 2.0}, {"v": 3.0}], [0, 1])
-    assert same(a, b)
 
 
 def test_bad_parameters_and_state():
