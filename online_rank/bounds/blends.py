@@ -152,8 +152,9 @@ def blend_path_bound(
     >>> blend_path_bound(least_loss=10.0, n_candidates=1, rate=1.0, variance=0.0, luck=-0.25)
     12.0
     """
+    cost = {} if least_cost is None else {"least_cost": least_cost}
     closed = blend_closed_bound(
-        least_loss=least_loss, least_cost=least_cost, n_candidates=n_candidates, rate=rate, variance=variance, budget=budget
+        least_loss=least_loss, n_candidates=n_candidates, rate=rate, variance=variance, budget=budget, **cost
     )
     return closed + luck
 

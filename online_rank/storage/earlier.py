@@ -9,7 +9,7 @@ __all__ = ["as_begun"]
 
 
 def as_begun(kept: Any, given: Any) -> tuple[Any, list[str]]:
-    """The settings that were given, with those of an earlier version where a default is newer than what was kept.
+    """The settings that were given, with settings of an earlier version where a default is newer than what was kept.
 
     After an upgrade the same program is to continue what it began.
 
