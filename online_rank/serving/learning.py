@@ -1,6 +1,5 @@
 """A service learns queries: those that wait for feedback, found by their id, and those that somebody else ranked."""
 
-import contextvars
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -9,7 +8,7 @@ import numpy as np
 from msgspec import UNSET
 
 from online_rank.base import abilities_of, learn_within, ranker_of, steps_of
-from online_rank.base.growth import GROWTH
+from online_rank.base.growth import growth_limited
 from online_rank.base.undo import all_or_nothing
 from online_rank.feedback import Clicks, Impression
 from online_rank.limits import CELLS_A_BYTE, MAX_GROWTH
@@ -29,6 +28,10 @@ from online_rank.serving.waiting import MARK, asked_as
 
 #: Rankings with grades that the metric takes at once; until then they wait.
 _MOST_UNMEASURED = 64
+
+
+#: A query, the feedback on it, and the scores whose mistakes to learn from, or None for the model's own.
+Lesson = tuple[Block, Any, np.ndarray | None]
 
 
 class Due(NamedTuple):
@@ -101,9 +104,14 @@ def teach(state: ServiceState, message: messages.Teach, request: bytes, at: floa
     gone = () if number is None else (number,)
     outcome = Outcome(("teach", query_id, at), feedback=request, gone=gone, digest=digest)
     reply = Reply({"id": query_id, "learned": True, "loss": 0.0 if math.isnan(lost) else lost}, outcome, learned=True)
-    with _changing(state, query) as changes:
-        _learn_once(state, query, y, None, at, changes, len(request))
-        state.end(changes, query_id, digest, "learned")
+    n_changes = state.n_changes
+    try:
+        with _changing(state, query) as changes:
+            state.end(changes, query_id, digest, "learned")
+            _learn_once(state, query, y, None, at, changes, len(request))
+    except Exception:
+        if state.n_changes == n_changes:
+            raise  # Otherwise it was learned before the error, and the journal must know.
     return reply
 
 
@@ -136,24 +144,34 @@ def learn_waiting(
         state.measure_served()
     text, scores, drawn = waiting
     due = Due(query_id, query, text, scores, drawn, outcome, at)
-    with _changing(state, query) as changes:
-        if evidence.keys:
-            state.count_evidence(changes, evidence, len(feedback))
-        if is_clicks:
-            counted, reply = _learn_clicks(state, changes, due, feedback, displayed)
-        else:
-            counted, reply = "learned", _learn_grades(state, changes, due, feedback, ungraded)
-        if reply.feedback is not None:
-            state._longest_delay = max(state._longest_delay, len(state._pending._queries) - 1)
-        state.end(changes, query_id, outcome.digest, counted)
+    n_changes = state.n_changes
+    try:
+        with _changing(state, query, is_clicks) as changes:
+            if evidence.keys:
+                state.count_evidence(changes, evidence, len(feedback))
+            if is_clicks:
+                counted, reply, lesson = _read_clicks(state, changes, due, feedback, displayed)
+            else:
+                counted, (reply, lesson) = "learned", _read_grades(state, due, feedback, ungraded)
+            if reply.feedback is not None:
+                state._longest_delay = max(state._longest_delay, len(state._pending._queries) - 1)
+            state.end(changes, query_id, outcome.digest, counted)
+            # Last, so that a kernel that makes the last change needs no copies of the model to undo it.
+            if lesson is not None:
+                _learn_once(state, *lesson, at, changes, len(text))
+                if is_clicks and lesson[1].impression.teams is None:
+                    reply.answer["loss"] = state.model.last_round.loss
+    except Exception:
+        if state.n_changes == n_changes:
+            raise  # Otherwise it was learned before the error, and the journal must know.
     return reply
 
 
-def _learn_clicks(
+def _read_clicks(
     state: ServiceState, changes: all_or_nothing, due: Due, clicked: Any, displayed: Sequence[Any] | None
-) -> tuple[str, Reply]:
-    """Learn from clicks on the list that was drawn or displayed, if it says something. Returns as what it counts, too."""
-    query_id, query, text, _, drawn, outcome, at = due
+) -> tuple[str, Reply, Lesson | None]:
+    """What clicks on the list that was drawn or displayed count as, the answer, and what they teach, if they say something."""
+    query_id, query, _, _, drawn, outcome, at = due
     shown = drawn_as(drawn or "")
     changed = displayed is not None and tuple(displayed) != shown.page
     if displayed is not None and changed:
@@ -162,24 +180,21 @@ def _learn_clicks(
     y, answer = shown.clicked(clicked), {"id": asked_as(query_id), "learned": True, "loss": 0.0}
     if changed and not abilities_of(state.model).takes_any_list:
         _count_impression(state, query, y, at, changes)
-        return "displayed", Reply({"id": asked_as(query_id), "learned": False, "displayed": True}, outcome, learned=True)
+        return "displayed", Reply({"id": asked_as(query_id), "learned": False, "displayed": True}, outcome, learned=True), None
     if not _compares(state.model, shown):
         _count_impression(state, query, y, at, changes)
-        return "learned", Reply(answer, outcome, learned=True)
+        return "learned", Reply(answer, outcome, learned=True), None
     state._counts["displayed"] += changed
     challenge = state.challenge
     if drafted_by_challenge(y) and (challenge is None or (state._pending.number(query_id) or 0) < challenge.since):
         # Its vote is for a comparison that has ended.
-        return "late", _too_late(query_id, outcome)
-    _learn_once(state, query, y, None, at, changes, len(text))
-    if y.impression.teams is None:
-        answer["loss"] = state.model.last_round.loss
-    return "learned", Reply(answer, outcome, True, None, y)
+        return "late", _too_late(query_id, outcome), None
+    return "learned", Reply(answer, outcome, True, None, y), (query, y, None)
 
 
-def _learn_grades(state: ServiceState, changes: all_or_nothing, due: Due, grades: Any, ungraded: Any) -> Reply:
-    """Learn from grades, and add up the loss of the ranking that was served."""
-    query_id, query, text, scores, drawn, outcome, at = due
+def _read_grades(state: ServiceState, due: Due, grades: Any, ungraded: Any) -> tuple[Reply, Lesson]:
+    """The answer to grades, with the loss of the ranking that was served, and what they teach."""
+    query_id, query, text, scores, drawn, outcome, _ = due
     if drawn:
         require_few_pairs(query, len(text))
         served = arranged(read(request_of(text)), dict(zip(query.ids or (), scores, strict=True)), drawn_as(drawn))
@@ -194,12 +209,11 @@ def _learn_grades(state: ServiceState, changes: all_or_nothing, due: Due, grades
     by = np.array(scores)
     lost = served_losses(state._target, by, y, query.offsets).item() if len(y) else math.nan
     loss = None if math.isnan(lost) else lost
-    _learn_once(state, query, y, by if state.learn_served else None, at, changes, len(text))
     state._unmeasured = [*state._unmeasured, (scores, y.tolist(), loss)]
     asked = asked_as(query_id) if type(query_id) is str and query_id.startswith(MARK) else query_id
     answer = {"id": asked, "learned": True, "loss": loss or 0.0}
     known: Any = dict(zip(query.ids or (), scores, strict=True))
-    return Reply(answer, outcome, True, None, grades, known, loss)
+    return Reply(answer, outcome, True, None, grades, known, loss), (query, y, by if state.learn_served else None)
 
 
 def _graded(grades: dict[Any, Any], ungraded: Any, query: Block) -> tuple[dict[Any, Any], np.ndarray]:
@@ -271,9 +285,10 @@ def _came_again(state: ServiceState, query_id: Any, before: int, digest: int) ->
     return reply
 
 
-def _changing(state: ServiceState, query: Block) -> all_or_nothing:
+def _changing(state: ServiceState, query: Block, is_clicks: bool = False) -> all_or_nothing:
     """Undo what learning a query changes, unless the request is answered."""
-    changes = all_or_nothing(goes_on=True)
+    # Of grades, without a challenger, the model's is the last change; after clicks its loss is still to be read.
+    changes = all_or_nothing(goes_on=is_clicks or state.challenge is not None)
     state._record(changes.log)
     if state.challenge is not None:
         changes.include(state.challenge.model, query)
@@ -297,9 +312,7 @@ def _learn_once(
     drafted = clicked and drafted_by_challenge(y)
     if challenge is not None and not clicked:
         challenge.compare(state._target, state.model, query, y)
-    # As `growth_limited`. The limit ends with the context: one that stayed would refuse what others learn.
-    within = contextvars.copy_context()
-    within.run(GROWTH.set, GROWTH.get() or [MAX_GROWTH + CELLS_A_BYTE * n_bytes])
+    within = growth_limited(MAX_GROWTH + CELLS_A_BYTE * n_bytes)
     if not drafted:
         learned = with_feedback(query, (y,) if clicked else y, served=served)
         if at is not None or learned.context is not None:

@@ -354,7 +354,7 @@ class ServiceState(Counted):
         self._read[number] = block
 
     def end(self, changes: all_or_nothing, query_id: Any, digest: int, counted: str) -> None:
-        """A query was learned, or goes; feedback on it comes too late. The last of the changes, which undo it."""
+        """A query was learned, or goes; feedback on it comes too late. `changes` undo it; only the model changes later."""
         learned, pending = self._learned, self._pending
         if self._find_learned is None and len(learned) >= _IN_MEMORY:
             forgotten = next(iter(learned))
@@ -369,21 +369,7 @@ class ServiceState(Counted):
         self.n_changes += 1
         if query_id in pending._queries:
             self._read.pop(pending._queries[query_id][0], None)
-            leave(pending, changes, query_id)
-
-
-def leave(pending: PendingQueries, changes: all_or_nothing, query_id: Any) -> None:
-    """The query under an id, if one waits, waits no longer; `changes` undo it.
-
-    The last of the changes: what was given to it comes back at the end if it is undone.
-    """
-    if query_id in pending._queries:
-        changes.include_entries(pending._queries, [query_id], sort=True)
-        pending._n_bytes -= pending._queries.pop(query_id)[1]
-        for entries in (pending._given, pending._ungraded):
-            if query_id in entries:
-                changes.include_entries(entries, [query_id])
-                del entries[query_id]
+            pending.leave(changes, query_id)
 
 
 def _require_met(model: Any) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from online_rank import PerceptronRanker, StreamScaler, SwapRanker
 from online_rank.base.growth import GROWTH
-from online_rank.serving import FeedbackPlan, windows
+from online_rank.serving import FeedbackPlan, learning, windows
 from online_rank.serving.protocol import RankingService
 from online_rank.serving.service_state import ServiceState
 from online_rank.storage.files import to_bytes
@@ -95,3 +95,37 @@ def test_a_query_that_was_learned_when_memory_ran_out_is_in_the_journal(monkeypa
     reply = service.advance(20.0)
     assert service.counts()["learned"] == 1
     assert [outcome.fields for outcome in reply.outcomes] == [("time", 20.0), ("close", 0)]
+
+
+@pytest.mark.parametrize("kind", ["learn", "teach"])
+def test_grades_that_were_learned_when_memory_ran_out_are_answered_and_journalled(monkeypatch, kind):
+    """A model's kernel makes the last change, which is not undone: the answer must not say that nothing has changed."""
+    service, learn = RankingService(PerceptronRanker()), learning.learn_within
+    docs, grades = {"docs": {"a": {"x": 1.0}, "b": {"x": 2.0}}}, {"grades": {"a": 1, "b": 0}}
+    service.handle(json.dumps({"id": 1, **docs}).encode())
+    service.handle(json.dumps({"id": 1, **grades}).encode())
+    service.handle(json.dumps({"id": 2, **docs}).encode())
+
+    def no_memory_after(*arguments):
+        learn(*arguments)
+        raise MemoryError
+
+    monkeypatch.setattr(learning, "learn_within", no_memory_after)
+    request = {"id": 2, **grades} if kind == "learn" else {"id": 3, **docs, **grades}
+    reply = service.handle(json.dumps(request).encode())
+    assert reply.answer["learned"]
+    assert reply.outcome.fields[0] == kind
+    assert service.counts()["learned"] == 2
+
+
+def test_grades_that_ran_out_of_memory_before_they_were_learned_change_nothing(monkeypatch):
+    service = RankingService(PerceptronRanker())
+    service.handle(b'{"id": 1, "docs": {"a": {"x": 1.0}, "b": {"x": 2.0}}}')
+    before = to_bytes(service)
+
+    def no_memory(*_):
+        raise MemoryError
+
+    monkeypatch.setattr(learning, "learn_within", no_memory)
+    assert "memory" in service.handle(b'{"id": 1, "grades": {"a": 1, "b": 0}}').answer["error"]
+    assert to_bytes(service) == before

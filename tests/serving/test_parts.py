@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from online_rank import PerceptronRanker, SwapRanker
+from online_rank import AdditiveRanker, PerceptronRanker, SwapRanker
 from online_rank.serving import FeedbackPlan, Reply, learning, queries, ranking, windows
 from online_rank.serving.messages import Forget
 from online_rank.serving.reading import read
@@ -108,3 +108,37 @@ def test_large_queries_are_not_read_again_and_all_together_stay_small():
     for number in range(101, 500):
         state._hold(number, 100, block)
     assert [*state._read] == [*range(244, 500)]
+
+
+@pytest.mark.parametrize(
+    ("docs", "is_table"),
+    [
+        ({"a": {"x": 1.5, "y": 2}, "b": {"x": 2.5, "y": 3}}, True),
+        ({"a": {"x": 1.5, "y": 2}, "b": {"y": 3, "x": 2.5}}, False),
+        ({"a": {"x": 1.5}, "b": {"x": 2.5, "y": 3}}, False),
+        ({"a": {"x": 1.5, "y": "red"}, "b": {"x": 2.5, "y": "blue"}}, False),
+        ({"a": {"x": True}, "b": {"x": False}}, False),
+        ({"a": {"x": 10**400}, "b": {"x": 1}}, False),
+        ({"a": {"re\u0301": 1}, "b": {"re\u0301": 2}}, False),
+        ({"a": {}, "b": {}}, False),
+    ],
+)
+def test_numbers_of_the_same_features_are_read_once_and_all_else_by_the_model(docs, is_table):
+    state = ServiceState(AdditiveRanker())
+    query = queries.query_of(state.needs, read(json.dumps({"id": 1, "docs": docs}).encode()), n_bytes=100)
+    assert (type(query.X) is not list) == is_table
+    if is_table:
+        assert (query.X.tolist(), query.names, query.ids) == ([[1.5, 2.0], [2.5, 3.0]], ("x", "y"), ("a", "b"))
+
+
+def test_a_service_learns_the_bits_that_its_model_learns_of_the_same_documents():
+    state, model = ServiceState(AdditiveRanker(seed=3)), AdditiveRanker(seed=3)
+    for t in range(60):
+        docs = {f"d{i}": {"x": (i * t) % 7 + 0.5, "y": (i + t) % 5} for i in range(6)}
+        grades = {f"d{i}": int((i * t) % 7 > 3) for i in range(6)}
+        asked(ranking.rank, state, None, None, docs=docs)
+        asked(learning.learn, state, None, grades=grades)
+        state.take_learned()
+        model.predict_one(docs)
+        model.learn_one(docs, grades)
+    assert to_bytes(state.model) == to_bytes(model)
