@@ -37,6 +37,8 @@ from online_rank import (
     StreamScaler,
     SwapRanker,
     TorchRanker,
+    VectorFeatures,
+    VectorRanker,
 )
 from online_rank.base.function import QueryFunction
 from online_rank.rankers.averaged import LinearRanker
@@ -185,6 +187,9 @@ NOT_CHECKED = {
     FixedTrees,
     # It says itself which features there are: the checks bring others.
     DeclaredFeatures,
+    # They take vectors.
+    VectorFeatures,
+    VectorRanker,
 }
 
 

@@ -12,6 +12,7 @@ from online_rank.base.names import Columns, are_numbers, numbers
 from online_rank.base.schema import Array, Count, Field, Integer, Names
 from online_rank.base.unknown import note_unknown
 from online_rank.query import ONE_QUERY, Block, SparseRows, read_query, with_features
+from online_rank.query.context import has_vectors
 from online_rank.query.forms import from_dicts
 from online_rank.query.names import plain_names
 from online_rank.query.sparse import as_rows, worth_rows
@@ -88,11 +89,16 @@ def require_taken(model: Any, block: Block) -> None:
             f"at: nothing in {type(model).__name__} depends on the time of a query; what has a half-life in seconds does, as "
             'RidgeRanker(half_life="7d"), and a transformer of river with a window of time'
         )
-    if block.context is not None and not model.abilities.takes_context:
+    if block.context is not None and not (model.abilities.takes_context or _takes_vectors_of(model, block)):
         raise TypeError(
             f"context: no step of {type(model).__name__} uses the context of a query; put one in front, as in "
             'CrossFeatures("user") | ranker'
         )
+
+
+def _takes_vectors_of(model: Any, block: Block) -> bool:
+    """Whether a model takes vectors, and each query has one in its context."""
+    return model.abilities.takes_vectors and all(has_vectors(context) for context in block.context or ())
 
 
 def no_places(step: Any, m: int, dtype: Any) -> np.ndarray:
