@@ -15,10 +15,9 @@ from online_rank._kernels import workspace as at
 from online_rank._kernels._jit import inlined, kernel, leaf
 from online_rank._kernels.arrays import all_finite, copy_to
 from online_rank._kernels.best_violators import keys_of
-from online_rank._kernels.clicks import PLACES, add_to_baseline, are_gains, baseline_credit, drawn_of, swap_credit
 from online_rank._kernels.credit import Update, hinge, prepare_hinges, room_for_pairs
 from online_rank._kernels.dense import _combine_rows
-from online_rank._kernels.fits import require, require_drawn
+from online_rank._kernels.fits import require
 from online_rank._kernels.graded import grade_query
 from online_rank._kernels.perceptron import margin_of, respond, settings, share_of_spread
 from online_rank._kernels.rounds import write_round
@@ -305,46 +304,3 @@ def fold(matrix, average, left, right, shares, numbers, n, new, new_average):
             for j in range(k):
                 new_average[i, j] = mean[j]
     return 1.01 * _UNIT * math.sqrt(square) + 2.0**-126 * p * k
-
-
-@kernel
-def credit_of_clicks(shown, scores, weight, baseline, c):
-    """c (m,) = the credit of documents by the pairs that were shown in random order (`clicks.baseline_credit`), or by grades.
-
-    Parameters
-    ----------
-    shown : the documents drawn for one query and the clicks on them, an `online_rank.feedback.arrays.ShownBlock`
-    scores : (m,) of the documents
-    weight : sample weight
-    baseline : (2, PLACES, PLACES), changed in place
-    c : out
-
-    Returns
-    -------
-    Sums of the weights of all pairs, and of those that the scores order wrongly or tie; -1 for bad values.
-    """
-    m = scores.shape[0]
-    offsets = np.array([0, m])
-    require(c.shape[0] == m and baseline.shape == (2, PLACES, PLACES))
-    rounds, weights = np.empty((1, 10)), np.full(1, weight)
-    require_drawn(m, offsets, shown, weights, rounds)
-    drawn = drawn_of(shown, 0)
-    n = drawn.gains.shape[0]
-    c[:] = 0.0
-    own, e, credit, met = np.empty(n), np.empty(n), np.empty(n), np.zeros(baseline.shape)
-    for i in range(n):
-        own[i] = scores[drawn.rows[i]]
-    if not (all_finite(own) and weight >= 0.0 and math.isfinite(weight) and are_gains(drawn.kind, drawn.gains)):
-        return -1.0, 0.0
-    if n == 0:
-        return 0.0, 0.0
-    if drawn.kind == codes.ALL_PAIRS:
-        total, wrong, _ = swap_credit(drawn, own, np.nan, e, credit)
-        learns = total > 0.0
-    else:
-        total, wrong, learns = baseline_credit(drawn, own, baseline, e, credit, met)
-        add_to_baseline(drawn, baseline, met, weight)
-    if learns:
-        for i in range(n):
-            c[drawn.rows[i]] += weight * credit[i]
-    return total, wrong

@@ -12,7 +12,7 @@ from online_rank.base.names import Columns, are_numbers, numbers
 from online_rank.base.schema import Array, Count, Field, Integer, Names
 from online_rank.base.unknown import note_unknown
 from online_rank.query import ONE_QUERY, Block, SparseRows, read_query, with_features
-from online_rank.query.context import has_vectors
+from online_rank.query.context import vectors_of
 from online_rank.query.forms import from_dicts
 from online_rank.query.names import plain_names
 from online_rank.query.sparse import as_rows, worth_rows
@@ -98,7 +98,7 @@ def require_taken(model: Any, block: Block) -> None:
 
 def _takes_vectors_of(model: Any, block: Block) -> bool:
     """Whether a model takes vectors, and each query has one in its context."""
-    return model.abilities.takes_vectors and all(has_vectors(context) for context in block.context or ())
+    return model.abilities.takes_vectors and all(vectors_of(context) for context in block.context or ())
 
 
 def no_places(step: Any, m: int, dtype: Any) -> np.ndarray:

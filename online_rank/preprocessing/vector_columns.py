@@ -1,6 +1,5 @@
 """Columns made of vectors: the cosine of query and document, and scores that are learned."""
 
-import contextvars
 import functools
 import warnings
 from collections import Counter
@@ -12,35 +11,33 @@ from river import base
 
 from online_rank import arguments
 from online_rank._kernels import bilinear as kernels
-from online_rank._kernels.clicks import PLACES
+from online_rank.base.growth import GROWTH
 from online_rank.base.schema import Array, Count, Derived, DictOf, Integer, Nested, Schema, Text
 from online_rank.base.undo import Undo, record_state
-from online_rank.feedback.arrays import ShownBlock, shown_block
 from online_rank.limits import MAX_DIMENSIONS
 from online_rank.preprocessing.bilinear import BilinearLearner, inverse_lengths, unit_vector
+from online_rank.preprocessing.position_credit import POSITIONS, credit_of_clicks, no_clicks
 from online_rank.query import Block
-from online_rank.query.embeddings import is_vector, stacked, without_vectors
+from online_rank.query.embeddings import LENIENT, is_vector, stacked, without_vectors
 
-__all__ = ["COSINE", "LEARNED", "LENIENT", "LINEAR", "VectorColumns", "columns_of_vector"]
+__all__ = ["COSINE", "LEARNED", "LINEAR", "RECENT", "VectorColumns", "columns_of_vector"]
 
 #: What follows the name of a vector in the names of its columns.
-COSINE, LEARNED, LINEAR = "cosine", "learned", "linear"
-#: Whether a vector of another length than those learned is missing, and counted, as in a service; otherwise it is an error.
-LENIENT: contextvars.ContextVar[bool] = contextvars.ContextVar("LENIENT", default=False)
+COSINE, LEARNED, RECENT, LINEAR = "cosine", "learned", "recent", "linear"
 #: The most vectors of a model, and the most lengths of each that are counted.
 _MOST_VECTORS, _MOST_LENGTHS = 16, 8
 _ALONE = np.ones(1)
 
 
-def columns_of_vector(name: Hashable) -> tuple[str, str, str]:
+def columns_of_vector(name: Hashable) -> tuple[str, str, str, str]:
     """The names of the columns that are made of a vector.
 
     Examples
     --------
     >>> columns_of_vector("embedding")
-    ('embedding cosine', 'embedding learned', 'embedding linear')
+    ('embedding cosine', 'embedding learned', 'embedding recent', 'embedding linear')
     """
-    return f"{name} {COSINE}", f"{name} {LEARNED}", f"{name} {LINEAR}"
+    return f"{name} {COSINE}", f"{name} {LEARNED}", f"{name} {RECENT}", f"{name} {LINEAR}"
 
 
 class Given(NamedTuple):
@@ -78,8 +75,10 @@ class Read(NamedTuple):
 class VectorColumns(base.Base):
     """What is learned of each vector among the features of documents, by its name.
 
-    With a vector of the query of the same name, and of length p, a document has the cosine, if p = k, and the score of a
-    `BilinearLearner` over kappa, which begins as the cosine. Without one it has a score that is linear in its vector.
+    With a vector of the query of the same name, and of length p, a document has the cosine, if p = k, and two scores of a
+    `BilinearLearner` over kappa, less the cosine: by the average of its matrices, and by the last one. What is learned is so
+    told apart from the cosine, and is 0 at first. Without a vector of the query a document has a score that is linear in its
+    vector.
 
     Parameters
     ----------
@@ -93,7 +92,7 @@ class VectorColumns(base.Base):
         _learners=DictOf(Text(), Nested("BilinearLearner")),
         _lengths=DictOf(Text(), Integer(1, MAX_DIMENSIONS)),
         _votes=DictOf(Text(), Integer(0)),
-        _baseline=Array(2, PLACES, PLACES),
+        _clicked=Array(2, POSITIONS, low=0.0),
         n_odd=Count(),
         _make=Derived(),
     )
@@ -103,7 +102,7 @@ class VectorColumns(base.Base):
         measure: str = "ndcg@10",
         *,
         kappa: float = 10.0,
-        half_life: float | None = None,
+        half_life: float | None = 1000,
         dimensions: Mapping[str, int] | None = None,
     ) -> None:
         self.measure = measure
@@ -120,7 +119,8 @@ class VectorColumns(base.Base):
         #: The length of each vector in documents, and how many queries had it and others: "name k".
         self._lengths: dict[str, int] = {str(name): k for name, k in (dimensions or {}).items()}
         self._votes: dict[str, int] = {}
-        self._baseline = np.zeros((2, PLACES, PLACES))
+        #: Numbers of lists with clicks, and sums of gains, at each position.
+        self._clicked = no_clicks()
         #: How many vectors of learned queries were of another length, where that is a missing value.
         self.n_odd = 0
 
@@ -128,6 +128,11 @@ class VectorColumns(base.Base):
     def names(self) -> tuple[str, ...]:
         """The names of the vectors."""
         return tuple(self._lengths)
+
+    @property
+    def lengths(self) -> dict[str, int]:
+        """The length of each vector in documents, by its name."""
+        return dict(self._lengths)
 
     @property
     def learners(self) -> dict[str, BilinearLearner]:
@@ -143,7 +148,7 @@ class VectorColumns(base.Base):
         """Add to a log what undoes learning."""
         for name in ("_learners", "_lengths", "_votes"):
             log.append(functools.partial(setattr, self, name, dict(getattr(self, name))))
-        record_state(log, self, replaced=frozenset({"_baseline"}))
+        record_state(log, self, replaced=frozenset({"_clicked"}))
         for learner in self._learners.values():
             learner._record(log)
 
@@ -186,20 +191,19 @@ class VectorColumns(base.Base):
         self, columns: dict[str, Any], given: list[Given], name: str, D: np.ndarray, rows: np.ndarray, inverse: np.ndarray,
         q: np.ndarray | None,
     ) -> None:  # fmt: skip
-        cosine, learned, linear = columns_of_vector(name)
+        cosine, learned, recent, linear = columns_of_vector(name)
         column, one = (linear, _ALONE) if q is None else (learned, q)
         learner = self._learners.get(column)
         is_square, cosines = q is not None and len(one) == D.shape[1], np.zeros(len(D))
         if is_square:
             kernels.score(D, one, inverse, cosines)
             columns[cosine] = rows, cosines
-        if learner is None:
-            scores = cosines.copy()
-        else:
-            scores = learner.scores(D, inverse, one)
-            if is_square and self.kappa > 0.0:
-                scores /= self.kappa
-        columns[column] = rows, scores
+        for of_column, averaged in ((column, True), (recent, False)):
+            if of_column != recent or q is not None:
+                scores = np.zeros(len(D)) if learner is None else learner.scores(D, inverse, one, averaged)
+                if is_square and learner is not None:
+                    scores = scores / self.kappa - cosines if self.kappa > 0.0 else scores
+                columns[of_column] = rows, scores
         given.append(Given(column, D, inverse, rows, one))
 
     def learn(self, query: Block, read: Read) -> None:
@@ -209,16 +213,15 @@ class VectorColumns(base.Base):
         """
         self.n_odd += read.n_odd
         self._count_lengths(query, read)
-        y, w = query.y, float(query.w[0])
-        shown = shown_block(query) if isinstance(y, tuple) else None
-        baseline = self._baseline
+        y, w, credit = query.y, float(query.w[0]), None
+        if isinstance(y, tuple):
+            credit, self._clicked = credit_of_clicks(query, self._clicked)
         for one in read.given:
             learner = self._learner_of(one)
             if learner is None:
                 continue
-            if shown is not None:
-                self._baseline = baseline.copy()
-                if not self._learn_clicks(learner, one, shown, w, query.n_documents):
+            if credit is not None:
+                if not learner.push(one.D, one.inverse, one.q, credit[one.rows]):
                     raise ValueError("the clicks on a query would make what is learned of its vectors non-finite")
             elif w > 0.0:
                 learner.learn(one.D, one.inverse, one.q, np.ascontiguousarray(y[one.rows], dtype=np.int64), w, np.empty(10))
@@ -227,18 +230,22 @@ class VectorColumns(base.Base):
         """The learner of a column; None for vectors of other lengths than it learned from."""
         learner = self._learners.get(one.column)
         if learner is None:
+            self._require_growth(one)
             learner = self._learners[one.column] = self._make()
         p, k = learner.shape
         return None if p and (len(one.q), one.D.shape[1]) != (p, k) else learner
 
-    def _learn_clicks(self, learner: BilinearLearner, one: Given, shown: ShownBlock, w: float, m: int) -> bool:
-        scores, credit = np.zeros(m), np.zeros(m)
-        if learner.shape[0]:
-            scores[one.rows] = learner.scores(one.D, one.inverse, one.q, False)
-        elif len(one.q) == one.D.shape[1]:
-            scores[one.rows] = self.kappa * ((one.D @ one.q) * one.inverse)
-        total, _ = kernels.credit_of_clicks(shown, scores, w, self._baseline, credit)
-        return total >= 0.0 and learner.push(one.D, one.inverse, one.q, credit[one.rows])
+    def _require_growth(self, one: Given) -> None:
+        """Raise ValueError if a request would bring a matrix that is too large for it, unless its dimensions are declared."""
+        left, size = GROWTH.get(), len(one.q) * one.D.shape[1] / 2  # In numbers of 64 bits.
+        name = one.column.rpartition(" ")[0]
+        if left is not None and name not in (self.dimensions or {}):
+            if size > left[0]:
+                raise ValueError(
+                    f"the vector {name!r} has {one.D.shape[1]} dimensions: a matrix of {2 * size:,.0f} numbers is too large "
+                    "for a request of this size; AdditiveRanker(dimensions={...}) declares it"
+                )
+            left[0] -= size
 
     def _count_lengths(self, query: Block, read: Read) -> None:
         """Count the lengths that vectors have, a query once; the length that most queries have is that of the vector."""

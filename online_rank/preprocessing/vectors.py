@@ -16,15 +16,17 @@ __all__ = ["VectorFeatures"]
 
 
 class VectorFeatures(QueryTransformer):
-    r"""Turn the vectors of documents into numbers: their cosine with the vector of the query, and a score that is learned.
+    r"""Turn the vectors of documents into numbers: their cosine with the vector of the query, and what is learned.
 
     A vector `"embedding"` of documents, and a vector of the same name in the context of the query, give `"embedding cosine"`
-    and `"embedding learned"`: :math:`q^\top W d / \kappa`, with a matrix that begins with :math:`\kappa I` and learns from each
-    query (see `VectorRanker`). Where the lengths differ there is no cosine, and the matrix begins at 0. Without a vector of the
-    query a document has `"embedding linear"`, a score that is linear in its vector. A document without a vector has 0.
+    and, as what is learned, `"embedding learned"` and `"embedding recent"`: :math:`q^\top W d / \kappa` less the cosine, with
+    the average of a matrix that begins with :math:`\kappa I` and learns from each query (see `VectorRanker`), and with its last
+    state. Where the lengths differ there is no cosine, and the matrix begins at 0. Without a vector of the query a document has
+    `"embedding linear"`, a score that is linear in its vector. A document without a vector has 0.
 
-    It learns from grades; and from clicks on lists that were drawn, by the swaps of `SwapRanker`, as in `VectorFeatures() |
-    ClickRidge()`. A query is transformed first, then learned. `AdditiveRanker` takes vectors without it.
+    It learns from grades; and from clicks on any list, as in `VectorFeatures() | ClickRidge()`: each document is compared with
+    what is clicked at its position on the average. A query is transformed first, then learned. `AdditiveRanker` takes vectors
+    without it.
 
     Parameters
     ----------
@@ -44,7 +46,7 @@ class VectorFeatures(QueryTransformer):
     >>> model = VectorFeatures() | PerceptronRanker()
     >>> query = {"a": {"age": 2.0, "embedding": [1.0, 0.0]}, "b": {"age": 1.0, "embedding": [0.6, 0.8]}}
     >>> model.transform_one(query, context={"embedding": [0.0, 1.0]})["a"]
-    {'age': 2.0, 'embedding cosine': 0.0, 'embedding learned': 0.0}
+    {'age': 2.0, 'embedding cosine': 0.0, 'embedding learned': 0.0, 'embedding recent': 0.0}
     """
 
     _supervised = True
@@ -56,7 +58,7 @@ class VectorFeatures(QueryTransformer):
         measure: str = "ndcg@10",
         *,
         kappa: float = 10.0,
-        half_life: float | None = None,
+        half_life: float | None = 1000,
         dimensions: Mapping[str, int] | None = None,
     ) -> None:
         super().__init__()

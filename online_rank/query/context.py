@@ -55,9 +55,9 @@ def read_context(context: Any) -> dict[str, Any]:
     return {**context, **vectors} if vectors else dict(context)
 
 
-def has_vectors(context: Context) -> bool:
-    """Whether a context that was read has a vector."""
-    return any(type(value) is np.ndarray for value in context.values())
+def vectors_of(context: Context) -> dict[str, Any]:
+    """The vectors in a context that was read."""
+    return {name: value for name, value in context.items() if type(value) is np.ndarray}
 
 
 def as_contexts(context: Any, n_queries: int) -> tuple[dict[str, Any], ...] | None:

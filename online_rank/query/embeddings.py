@@ -1,5 +1,6 @@
 """Vectors among the features of documents, and in the context of a query: embeddings of texts, pictures, users."""
 
+import contextvars
 import numbers
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
@@ -8,7 +9,10 @@ import numpy as np
 
 from online_rank.limits import MAX_DIMENSIONS
 
-__all__ = ["VectorsMet", "as_vector", "is_vector", "stacked", "without_vectors"]
+__all__ = ["LENIENT", "VectorsMet", "as_vector", "is_vector", "stacked", "without_vectors"]
+
+#: Whether a vector of another length than those learned is missing, and counted, as in a service; otherwise it is an error.
+LENIENT: contextvars.ContextVar[bool] = contextvars.ContextVar("LENIENT", default=False)
 
 _ONE = (list, tuple)
 

@@ -110,9 +110,9 @@ class AdditiveRanker(CurvedRanker):
     seconds since 1970, whose q is of use however far they grow. In arrays of numpy everything is a number.
 
     **Vectors.** A list of numbers is a vector, such as an embedding. If the context of the query has a vector of the same name,
-    the query's or its user's, documents get two more features: the cosine, and a score by a matrix that begins as the
-    cosine and learns from every query (`VectorRanker`). Without one they get a score that is linear in the vector. A missing
-    vector, and one of length 0, is a missing value.
+    the query's or its user's, documents get three more features: the cosine; and what a matrix, which begins as the cosine and
+    learns from every query (`VectorRanker`), adds to the cosine, by its average and by its last state. Without a vector of the
+    query they get a score that is linear in the vector. A missing vector, and one of length 0, is a missing value.
 
     **Sparse rows** are learned by a `PerceptronRanker`, as they are: a stream that begins with `SparseRows`, a sparse matrix of
     scipy, or dicts of counts with many names of which each document has few, as of words. `BlendRanker` takes numbers and words

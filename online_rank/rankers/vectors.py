@@ -6,15 +6,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from online_rank._kernels import bilinear as kernels
-from online_rank._kernels.clicks import PLACES
 from online_rank.base import Abilities, Ranker, Round, share_lock
 from online_rank.base.explain import Split
 from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Count, Nested, Schema
 from online_rank.base.undo import all_or_nothing
-from online_rank.feedback.arrays import shown_block
 from online_rank.feedback.policies import Policy, require_policy
 from online_rank.preprocessing.bilinear import BilinearLearner, inverse_lengths, unit_vector
+from online_rank.preprocessing.position_credit import POSITIONS, credit_of_clicks, no_clicks
 from online_rank.query import Block
 from online_rank.query.embeddings import as_vector, stacked, without_vectors
 from online_rank.rankers.exploring import BEGUN
@@ -70,7 +69,10 @@ class VectorRanker(Ranker):
 
     **An index goes on as it is**: :math:`q^\top W d = (W^\top q)^\top d`, so search with `adapt(q)` in place of q.
 
-    **Clicks** on lists drawn by `show_one` push documents by the swaps of `SwapRanker`. No bound covers them.
+    **Clicks** teach it on any list, drawn or not. In a list with a click, the document at position p has the credit
+    :math:`r_p - \bar r`, with its surplus :math:`r_p = g_p - m_p` over the mean gain at p in earlier lists with clicks. So if
+    whether a position is examined does not depend on its document, positions give nothing by themselves. No bound covers
+    clicks.
 
     Parameters
     ----------
@@ -113,7 +115,7 @@ class VectorRanker(Ranker):
         _n_queries=Count(),
         _n_served=Count(),
         _n_clicked=Count(),
-        _baseline=Array(2, PLACES, PLACES),
+        _clicked=Array(2, POSITIONS, low=0.0),
     )
 
     def __init__(
@@ -138,7 +140,7 @@ class VectorRanker(Ranker):
         self.policy = policy
         self._learner = BilinearLearner(measure, kappa=kappa, half_life=half_life, credit=credit, certifies=True)
         self._n_queries = self._n_served = self._n_clicked = 0
-        self._baseline = np.zeros((2, PLACES, PLACES))
+        self._clicked = no_clicks()
         share_lock(self)
 
     @property
@@ -146,7 +148,9 @@ class VectorRanker(Ranker):
         return [self._learner]
 
     def _abilities(self) -> Abilities:
-        return Abilities(takes_documents=True, takes_vectors=True, takes_served=True, takes_clicks=True, draws=True)
+        return Abilities(
+            takes_documents=True, takes_vectors=True, takes_served=True, takes_clicks=True, takes_any_list=True, draws=True
+        )  # fmt: skip
 
     @property
     def _own_policy(self) -> Policy:
@@ -273,20 +277,12 @@ class VectorRanker(Ranker):
         return learned
 
     def _learn_clicks(self, query: Block, given: _Given, row: np.ndarray) -> bool:
-        """Learn a query with clicks, by pairs of documents whose order was random."""
-        scores, credit, w = self._scores(given, False), np.zeros(given.n_documents), float(query.w[0])
-        # A failed update leaves the step to whoever undoes it.
-        self._baseline = self._baseline.copy()
-        total, wrong = kernels.credit_of_clicks(shown_block(query), scores, w, self._baseline, credit)
-        if total < 0.0:
-            return False
-        if given.q is not None and len(given.D) and not self._learner.push(
-            given.D, given.inverse, given.q, credit[given.rows]
-        ):  # fmt: skip
+        """Learn a query with clicks."""
+        credit, self._clicked = credit_of_clicks(query, self._clicked)
+        if given.q is not None and len(given.D) and not self._learner.push(given.D, given.inverse, given.q, credit[given.rows]):
             return False
         self._n_clicked += 1
-        loss = wrong / total if total > 0.0 else 0.0
-        row[:] = loss, np.nan, 0.0, 0.0, 0.0, w, given.n_documents, 1.0, 0.0, total == 0.0
+        row[:] = 0.0, np.nan, 0.0, 0.0, 0.0, query.w[0], given.n_documents, 1.0, 0.0, not credit.any()
         return True
 
     def _split(self, block: Block, a: int, b: int) -> Split | None:

@@ -141,16 +141,3 @@ def test_scores_do_not_depend_on_lengths(p, k, m, seed, scale):
 def test_a_vector_of_length_zero_is_none():
     assert unit_vector(np.zeros(3, dtype=np.float32)) is None
     np.testing.assert_array_equal(inverse_lengths(np.array([[0.0, 0.0], [0.0, 4.0]], dtype=np.float32)), [0.0, 0.25])
-
-
-def test_clicks_push_by_the_pairs_that_were_shown():
-    """Gains of grades count as gains of documents in random order: c = sigma'(0) = 1/4 for a tie, over the one pair."""
-    from online_rank._kernels import bilinear as kernels
-    from online_rank._kernels.clicks import PLACES
-    from online_rank.feedback.arrays import _graded
-
-    shown = _graded(np.array([0, 1]), np.array([0, 2]))
-    credit = np.zeros(2)
-    total, wrong = kernels.credit_of_clicks(shown, np.zeros(2), 1.0, np.zeros((2, PLACES, PLACES)), credit)
-    assert (total, wrong) == (1.0, 1.0)
-    np.testing.assert_allclose(credit, [-0.25, 0.25])
