@@ -40,7 +40,7 @@ from online_rank.rankers.members import BY_NUMBER, CURVES, MEMBERS, Members, mem
 from online_rank.rankers.mixed import mix
 from online_rank.rankers.perceptron import PerceptronRanker
 from online_rank.rankers.signs import checked_signs, require_in_array, signs_of_columns
-from online_rank.rankers.with_vectors import has_met, learn_with_vectors, without_vectors_of
+from online_rank.rankers.with_vectors import adapted, has_met, learn_with_vectors, without_vectors_of
 
 __all__ = ["MEMBERS", "AdditiveRanker"]
 
@@ -342,6 +342,30 @@ class AdditiveRanker(CurvedRanker):
     def n_trees(self) -> int:
         """How many trees there are."""
         return 0 if self._trees is None else self._trees.n_trees
+
+    @locked
+    def adapt(self, query: Any, vector: str | None = None) -> np.ndarray:
+        """W' q of a vector: to search an index of the documents' vectors with, by the inner product.
+
+        Parameters
+        ----------
+        query
+            (p,): the vector of a query, of any length but 0.
+        vector
+            The name of the vector; None for the only one.
+
+        Returns
+        -------
+        float64 (k,). Its product with a document's vector of length 1 is kappa times what is learned and the cosine. Curves of
+        other features are not in it: rank what the index finds by the model.
+
+        Raises
+        ------
+        TypeError, ValueError
+            It is no vector, has length 0 or another number of dimensions; or no such vector was learned with vectors of
+            queries.
+        """
+        return adapted(self._vectors, query, vector)
 
     @property
     def _members(self) -> Members:

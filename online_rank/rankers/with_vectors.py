@@ -8,11 +8,13 @@ import numpy as np
 
 from online_rank.base import share_lock
 from online_rank.base.undo import all_or_nothing, record
-from online_rank.preprocessing.vector_columns import VectorColumns
+from online_rank.preprocessing.bilinear import unit_vector
+from online_rank.preprocessing.vector_columns import VectorColumns, columns_of_vector
 from online_rank.preprocessing.vectors import with_columns
 from online_rank.query import Block, require_grades
+from online_rank.query.embeddings import as_vector
 
-__all__ = ["has_met", "learn_with_vectors", "without_vectors_of"]
+__all__ = ["adapted", "has_met", "learn_with_vectors", "without_vectors_of"]
 
 
 def has_met(ranker: Any, block: Block) -> bool:
@@ -61,6 +63,21 @@ def learn_with_vectors(
             raise ValueError(f"w is {query.w[0]}; the weight of a query is a finite number >= 0")
         ranker._vectors.learn(query, read)
         learn(flat, changes)
+
+
+def adapted(columns: VectorColumns | None, query: Any, vector: str | None) -> np.ndarray:
+    """W' q of a vector, as `AdditiveRanker.adapt`."""
+    found = {} if columns is None else columns.learners
+    names = [name for name in ([] if columns is None else columns.names) if columns_of_vector(name)[1] in found]
+    if len(names) != 1 if vector is None else vector not in names:
+        said = "none" if not names else ", ".join(map(repr, names))
+        raise ValueError(f"vector is {vector!r}; the vectors that were learned with vectors of queries are {said}")
+    learner, q = found[columns_of_vector(names[0] if vector is None else vector)[1]], unit_vector(as_vector("query", query))
+    if q is None:
+        raise ValueError("query has length 0, which has no direction")
+    if len(q) != learner.shape[0]:
+        raise ValueError(f"query has {len(q)} dimensions, but the model has learned from {learner.shape[0]}")
+    return learner.adapted(q)
 
 
 def _fresh(ranker: Any) -> VectorColumns:
