@@ -11,6 +11,7 @@ from river import base
 
 from online_rank import arguments
 from online_rank._kernels import bilinear as kernels
+from online_rank.base.forgetting import parts_of
 from online_rank.base.growth import GROWTH
 from online_rank.base.schema import Array, Count, Derived, DictOf, Integer, Nested, Schema, Text
 from online_rank.base.undo import Undo, record_state
@@ -38,6 +39,12 @@ def columns_of_vector(name: Hashable) -> tuple[str, str, str, str]:
     ('embedding cosine', 'embedding learned', 'embedding recent', 'embedding linear')
     """
     return f"{name} {COSINE}", f"{name} {LEARNED}", f"{name} {RECENT}", f"{name} {LINEAR}"
+
+
+def vectors_of_columns(model: Any) -> dict[str, str]:
+    """The vector that each column of a model is made of, by the names of columns."""
+    found = parts_of(model, VectorColumns)
+    return {column: name for part in found for name in part.names for column in columns_of_vector(name)}
 
 
 class Given(NamedTuple):

@@ -165,7 +165,12 @@ class Lists:
             warnings.warn(f"{file}: {told}", ReadWarning, stacklevel=6)
 
     def _rows_of(self, table: Table) -> Iterator[Rows]:
-        wanted = [column.name for column in self.plan.columns if column.role != "left out"]
+        wanted = [
+            column.name
+            for column in self.plan.columns
+            if column.role != "left out"
+            and (column.name not in self.plan.joined or column.name in self.plan.joined[column.name])
+        ]
         names = [*table.kinds]
         for batch in table.batches(wanted):
             if batch.rows.schema.names != names:
