@@ -36,6 +36,7 @@ from online_rank import (
     StreamQuantileMap,
     StreamScaler,
     SwapRanker,
+    Tastes,
     TorchRanker,
     VectorFeatures,
     VectorRanker,
@@ -190,6 +191,7 @@ NOT_CHECKED = {
     # They take vectors.
     VectorFeatures,
     VectorRanker,
+    Tastes,
 }
 
 

@@ -3,7 +3,7 @@
 The matrix that learns is M + sum of l_r' r_r, a stored matrix (p, k) and a few terms that are folded in together. With the sum
 kept A + (1 - kept) M + sum of share_r l_r' r_r its average costs one product more, and an update costs p + k.
 
-Storage is float32, sums are float64, and no product is fused: the bits are the same on every processor.
+Storage is float32, and no product is fused: the bits are the same on every processor.
 """
 
 import math
@@ -23,9 +23,10 @@ from online_rank._kernels.perceptron import margin_of, respond, settings, share_
 from online_rank._kernels.rounds import write_round
 from online_rank._kernels.workspace import workspace
 
-#: Places among the numbers of a learner, after the counters of a perceptron: the share of the stored average in the average;
-#: the squared norm that the matrix began with; by how much, in norm, what is stored may differ from the exact matrix; the loss,
-#: and the weight of the queries that can be ranked wrongly, with their number; F of the matrix that it began with.
+#: Places among the numbers of a learner, after the counters of a perceptron. KEPT is the share of the stored average in the
+#: average. BEGINNING is the squared norm of the first matrix. ROUNDED bounds, in norm, by how much what is stored differs from
+#: the exact matrix. LOST is the loss; WEIGHED and COUNTED are the weight and the number of queries that can be ranked wrongly.
+#: COMPARED is F of the first matrix.
 KEPT, BEGINNING, ROUNDED, LOST, WEIGHED, COUNTED, COMPARED = range(codes.N_COUNTERS, codes.N_COUNTERS + 7)
 N_NUMBERS = codes.N_COUNTERS + 7
 #: The most terms that wait to be folded in.
@@ -36,16 +37,21 @@ _UNIT = 2.0**-24
 
 @leaf
 def _add_product(matrix, q, factor, t):
-    """t (k,) += factor * q' matrix, four rows at a time, so that t is read and written a quarter as often."""
+    """t (k,) += factor * q' matrix: eight rows at a time in float32, whose sums are added up in float64."""
     p, k = matrix.shape
-    for i in range(0, p - 3, 4):
-        a, b, c, d = factor * q[i], factor * q[i + 1], factor * q[i + 2], factor * q[i + 3]
+    for i in range(0, p - 7, 8):
+        a, b = np.float32(factor * q[i]), np.float32(factor * q[i + 1])
+        c, d = np.float32(factor * q[i + 2]), np.float32(factor * q[i + 3])
+        e, f = np.float32(factor * q[i + 4]), np.float32(factor * q[i + 5])
+        g, h = np.float32(factor * q[i + 6]), np.float32(factor * q[i + 7])
         for j in range(k):
-            t[j] += (a * matrix[i, j] + b * matrix[i + 1, j]) + (c * matrix[i + 2, j] + d * matrix[i + 3, j])
-    for i in range(p - p % 4, p):
-        a = factor * q[i]
+            first = (a * matrix[i, j] + b * matrix[i + 1, j]) + (c * matrix[i + 2, j] + d * matrix[i + 3, j])
+            second = (e * matrix[i + 4, j] + f * matrix[i + 5, j]) + (g * matrix[i + 6, j] + h * matrix[i + 7, j])
+            t[j] += np.float64(first + second)
+    for i in range(p - p % 8, p):
+        a64 = factor * q[i]
         for j in range(k):
-            t[j] += a * matrix[i, j]
+            t[j] += a64 * matrix[i, j]
 
 
 @leaf
@@ -66,7 +72,7 @@ def adapt(q, matrix, average, left, right, shares, numbers, n, averaged, t):
     Parameters
     ----------
     q : (p,) float64
-    matrix, average : (p, k) float32; the average is (0, k) if there is none
+    matrix, average : (p, k) float32; the average is (0, k) without one
     left, right, shares : the terms that wait, (TERMS, p) and (TERMS, k) float32, and their shares in the average (TERMS,)
     numbers : (N_NUMBERS,)
     n : number of terms
@@ -129,10 +135,11 @@ def _count_average(shares, n, decay, numbers):
 def rounding_of(p, k, numbers):
     """By how much a difference of two computed scores may differ from the difference by the exact matrix.
 
-    Sums are float64, so only what is stored differs: documents and queries are what they are.
+    Eight rows of the stored matrix are added up in float32, which rounds each of their terms by at most six units; all other
+    sums are float64. Documents and queries are exact by definition.
     """
     norm = math.sqrt(numbers[BEGINNING] + numbers[codes.CAPPED_SQUARES]) + numbers[ROUNDED]
-    return 2.0 * (numbers[ROUNDED] + 2.0 * (p + k + TERMS + 4) * 2.0**-52 * norm)
+    return 2.0 * (numbers[ROUNDED] + (8.0 * _UNIT + 2.0 * (p + k + TERMS + 4) * 2.0**-52) * norm)
 
 
 @leaf
@@ -275,7 +282,7 @@ def push(D, inverse, q, c, decay, average, left, right, shares, numbers, n):
 
 @kernel
 def fold(matrix, average, left, right, shares, numbers, n, new, new_average):
-    """Fold n terms into new arrays: the matrix that learns, and its average; `numbers` are then those of no terms.
+    """Fold n terms into new arrays: the matrix that learns, and its average.
 
     Returns how far, in norm, the rounded matrix may be from the exact one.
     """

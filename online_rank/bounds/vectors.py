@@ -16,7 +16,7 @@ __all__ = ["run_of_vectors", "vector_hindsight_bound", "vector_mass_bound"]
 _ALONE = {"comparator": ("none",), "beginning": ("zero", "given")}
 
 _NOTE = (
-    "The loss is that of the rankings by the matrix that learns; the average of matrices serves. Q counts what float32 rounds, "
+    "The loss is of the rankings by the matrix that learns; the average of matrices serves. Q counts what float32 rounds, "
     "so the bounds hold for the numbers that are stored."
 )
 

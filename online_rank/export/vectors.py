@@ -82,7 +82,7 @@ def adapter(model: Any, to: str, *, vector: str | None = None, name: str = "onli
         As for `query_matrix`.
     to
         `"npy"`: W as an array of numpy. `"onnx"`: a graph from `query` (n, p) to `adapted` (n, k), float32. `"c"`: a function
-        of C. `"pgvector"`, `"duckdb"`: a table and a function of SQL. All scale the query to length 1 first, but for npy.
+        of C. `"pgvector"`, `"duckdb"`: a table and a function of SQL. All but npy scale the query to length 1 first.
     name
         Name of the function, the table or the graph: a letter, then letters, digits and underscores.
 

@@ -19,7 +19,7 @@ def credit_of_clicks(query: Block, known: np.ndarray) -> tuple[np.ndarray, np.nd
 
     In a list with a click, the document at position p has the surplus :math:`r_p = g_p - m_p` over the mean gain m_p of the
     earlier lists with clicks, and the credit :math:`c_p = w (r_p - \bar r)`, whose sum is 0. If whether a position is examined
-    does not depend on the documents, a position gives nothing by itself. Lists need not be drawn at random.
+    does not depend on the documents, positions alone give no credit. Any list teaches, also one that was not drawn.
 
     Parameters
     ----------

@@ -83,8 +83,8 @@ class VectorColumns(base.Base):
     """What is learned of each vector among the features of documents, by its name.
 
     With a vector of the query of the same name, and of length p, a document has the cosine, if p = k, and two scores of a
-    `BilinearLearner` over kappa, less the cosine: by the average of its matrices, and by the last one. What is learned is so
-    told apart from the cosine, and is 0 at first. Without a vector of the query a document has a score that is linear in its
+    `BilinearLearner` over kappa, less the cosine: by the average of its matrices, and by the last one. So what is
+    learned is 0 at first. Without a vector of the query a document has a score that is linear in its
     vector.
 
     Parameters
@@ -92,7 +92,7 @@ class VectorColumns(base.Base):
     measure, kappa, half_life
         As for `BilinearLearner`.
     dimensions
-        `{name: k}`: the lengths of vectors that are declared; None for those of the first query.
+        `{name: k}`: the lengths of vectors that are declared; None for the lengths in the first query.
     """
 
     _schema = Schema(
@@ -255,7 +255,7 @@ class VectorColumns(base.Base):
             left[0] -= size
 
     def _count_lengths(self, query: Block, read: Read) -> None:
-        """Count the lengths that vectors have, a query once; the length that most queries have is that of the vector."""
+        """Count the lengths that vectors have, a query once; the vector has the length that most queries have."""
         names = {one.column.rpartition(" ")[0] for one in read.given}
         if LENIENT.get():
             names |= {str(name) for x in query.X for name, value in x.items() if is_vector(value)}

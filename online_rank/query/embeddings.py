@@ -105,7 +105,7 @@ def stacked(
     rows, values
         The documents that have a value, by position, and the values; None is missing.
     k
-        The length of the vectors; None for that of the first.
+        The length of the vectors; None for the length of the first.
     lenient
         Whether a vector that is none, or of another length, is missing, and counted; otherwise it is an error.
 
@@ -156,7 +156,7 @@ def without_vectors(
 ) -> tuple[list[dict[Hashable, Any]], dict[Hashable, tuple[list[int], list[Any]]]]:
     """The documents without their vectors, and for each feature that is a vector the documents that have it, and its values.
 
-    `known` are features that were vectors before: whatever stands there is taken for one.
+    `known` are features that were vectors before: any value of them is taken for one.
 
     Examples
     --------

@@ -25,7 +25,7 @@ _ALONE = np.ones(1)
 
 
 class _Given(NamedTuple):
-    """The vectors of one query: documents (n, k), their inverse lengths, those of the query that have one, and the query."""
+    """The vectors of one query: documents (n, k), their inverse lengths, which documents have one, and the query."""
 
     D: np.ndarray
     inverse: np.ndarray
@@ -67,11 +67,11 @@ class VectorRanker(Ranker):
     score is linear in the document. Where the dimensions of query and document differ, the matrix begins at 0. A document
     without a vector, or whose vector has length 0, has score 0.
 
-    **An index goes on as it is**: :math:`q^\top W d = (W^\top q)^\top d`, so search with `adapt(q)` in place of q.
+    **An index stays as it is**: :math:`q^\top W d = (W^\top q)^\top d`, so search with `adapt(q)` in place of q.
 
     **Clicks** teach it on any list, drawn or not. In a list with a click, the document at position p has the credit
     :math:`r_p - \bar r`, with its surplus :math:`r_p = g_p - m_p` over the mean gain at p in earlier lists with clicks. So if
-    whether a position is examined does not depend on its document, positions give nothing by themselves. No bound covers
+    whether a position is examined does not depend on its document, positions alone give no credit. No bound covers
     clicks.
 
     Parameters

@@ -39,7 +39,7 @@ _Documents = Annotated[
 ]
 _Vectors = Annotated[
     dict[str, Annotated[int, Meta(ge=1, le=MAX_DIMENSIONS)]],
-    about("in binary, the features that are vectors, `{feature: length}`: each has so many values in a row"),
+    about("in binary, the features that are vectors, `{feature: length}`: each has this number of values in a row"),
 ]
 _Rows = Annotated[
     list[list[_Feature]],

@@ -105,7 +105,7 @@ class RankingService(ServiceState):
             Whether each request to rank counts as one that says `"greedy": true`.
         """
         known: dict[str, Any] = {}
-        # Of several clients with a model of their own, one must not decide how long everybody's vectors are.
+        # One client must not decide how long everybody's vectors are.
         lenient = LENIENT.set(True)
         try:
             message: Any = read(request)

@@ -333,9 +333,9 @@ def joined_columns(table: Any, options: Options) -> dict[str, tuple[str, ...]]:
 
 def vectors_of_queries(table: Any, options: Options) -> list[str]:
     """The columns that are vectors of queries by their names."""
-    return [
-        name for name, kind in table.kinds.items() if options.takes_vectors and kind == "vector" and name.startswith(OF_QUERY)
-    ]
+    if not options.takes_vectors:
+        return []
+    return [name for name, kind in table.kinds.items() if kind == "vector" and name.startswith(OF_QUERY)]
 
 
 def _require_columns(table: Any, columns: Iterable[str]) -> None:

@@ -148,6 +148,10 @@ def rows_of(table: Table, batch: Batch, plan: Plan, options: Options, trimmed: T
     docids = []
     if document is not None:
         docids = _ids(table, batch, document, "document", faults).to_pylist()
+
+    def trimmed_of(column: Column) -> Trimmed | None:
+        return None if column.name in options.untrimmed else trimmed
+
     changed = arrow("pyarrow.compute").not_equal(qids[1:], qids[:-1]).to_numpy(zero_copy_only=False)
     starts = [0, *(np.flatnonzero(changed) + 1).tolist()] if n else []
     return Rows(
@@ -161,14 +165,7 @@ def rows_of(table: Table, batch: Batch, plan: Plan, options: Options, trimmed: T
         tuple(numbers),
         None if time is None else times_of(table.column(batch.rows, time), plan.time_format(time), faults, time),
         {
-            column.name: _listed(
-                table,
-                batch,
-                column,
-                faults,
-                None if column.name in options.untrimmed else trimmed,
-                plan.joined.get(column.name, ()),
-            )
+            column.name: _listed(table, batch, column, faults, trimmed_of(column), plan.joined.get(column.name, ()))
             for column in plan.columns
             if _is_listed(column, plan)
         },

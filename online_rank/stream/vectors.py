@@ -52,7 +52,7 @@ def vectors_in(values: Any, faults: Faults, column: str) -> list[np.ndarray | No
 
 
 def _lists(values: Any) -> list[Any]:
-    """The lists of an array of Arrow as arrays of numpy, without a copy where none lacks a number."""
+    """The lists of an array of Arrow as arrays of numpy, without a copy if no number is missing."""
     if values.flatten().null_count:
         return [None if one is None else np.array([np.nan if x is None else x for x in one]) for one in values.to_pylist()]
     flat = values.flatten().to_numpy(zero_copy_only=False)
@@ -90,10 +90,9 @@ def joined_vectors(columns: Sequence[Any], faults: Faults, names: Sequence[str])
     """Columns of numbers as one vector a row; None where all are missing. Where only some are, the row has a fault."""
     X = np.column_stack([numbers_of(values, "number", faults, name) for name, values in zip(names, columns, strict=True)])
     missing = np.isnan(X)
-    faults.note(
-        missing.any(axis=1) & ~missing.all(axis=1), lambda i: f"a number of the vector {names[0]}..{names[-1]} is missing"
-    )
-    faults.note(np.isinf(X).any(axis=1), lambda i: f"a number of the vector {names[0]}..{names[-1]} is not finite")
+    what = f"a number of the vector {names[0]}..{names[-1]} is"
+    faults.note(missing.any(axis=1) & ~missing.all(axis=1), lambda i: f"{what} missing")
+    faults.note(np.isinf(X).any(axis=1), lambda i: f"{what} not finite")
     return [None if lacks else row for row, lacks in zip(X.astype(np.float32), missing.any(axis=1).tolist(), strict=True)]
 
 

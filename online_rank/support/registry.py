@@ -63,6 +63,7 @@ _NAMES = {
         "RunFeatures",
         "StreamQuantileMap",
         "StreamScaler",
+        "Tastes",
         "VectorFeatures",
     ),
     "query": ("Runs", "Vectors", "drop_ungraded"),

@@ -66,7 +66,7 @@ def test_no_stream_of_a_thousand_violates_the_bound():
     assert not found
 
 
-def test_losses_of_the_beginning_are_those_of_its_pairs():
+def test_losses_of_the_beginning_are_on_the_pairs_of_updates():
     for seed in range(8):
         learner, _, exact = run(seed)
         if learner.beginning:

@@ -57,7 +57,7 @@ def test_an_update_is_worked_out_by_hand():
     assert row[2] == pytest.approx(mass)
     # One pair: z = mass (d_2 - d_1), on the row of the query's only dimension.
     np.testing.assert_allclose(learner.matrix(averaged=False), [[10.0 - mass, mass], [0.0, 10.0]], rtol=1e-6)
-    assert learner.squares == pytest.approx(2.0 * mass**2, rel=1e-5)
+    assert learner.squares == pytest.approx(2.0 * mass**2, rel=1e-4)
 
 
 def test_folding_changes_scores_by_rounding_alone():
@@ -73,7 +73,7 @@ def test_folding_changes_scores_by_rounding_alone():
     assert folded.sums.rounded > learner.sums.rounded
 
 
-def test_what_was_folded_is_not_changed_for_those_who_hold_it():
+def test_folding_does_not_change_arrays_that_others_hold():
     learner = BilinearLearner()
     for q, D, y in stream(3, 4, 4, 28):
         learned(learner, q, D, y)
@@ -97,7 +97,7 @@ def test_a_rectangular_matrix_begins_at_zero_and_learns():
 
 
 def test_shuffled_dimensions_are_learned():
-    """Documents whose dimensions are in another order than those of the query: the cosine knows nothing."""
+    """Documents whose dimensions are in another order than the query: the cosine knows nothing."""
     rng = np.random.default_rng(0)
     order, learner, losses, cosines = rng.permutation(8), BilinearLearner(kappa=3.0), [], []
     for q, D, _ in stream(6, 8, 8, 1500, m=8):

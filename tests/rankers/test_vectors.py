@@ -98,7 +98,7 @@ def test_the_default_and_the_ranker_learn_what_the_cosine_does_not_know(name):
 
 @both
 @pytest.mark.parametrize("form", ["save", "pickle", "deepcopy"])
-def test_a_copy_goes_on_to_the_bit(name, form, tmp_path):
+def test_a_copy_continues_to_the_bit(name, form, tmp_path):
     model = taught(MODELS[name](), 37)
     if form == "save":
         save(model, tmp_path / "model")
@@ -322,7 +322,7 @@ def test_others_say_what_takes_vectors():
         AdditiveRanker().learn_one(x, y, context={"user": "u17"})
 
 
-def test_a_vector_of_the_query_that_no_document_has_is_told_of():
+def test_a_vector_of_the_query_that_no_document_has_warns():
     x, y, _ = next(queries(1))
     with pytest.warns(UserWarning, match="'other'"):
         AdditiveRanker().learn_one(x, y, context={"other": [1.0, 2.0]})
@@ -366,7 +366,7 @@ def test_clicks_teach_the_ranker_of_vectors():
 
 
 def test_the_credit_of_clicks_by_hand():
-    """Two lists: in the second one, position 1 had half a click on the average of two lists, one of which counts by itself."""
+    """Two lists: before the second one, position 1 had half a click on the average, with the list of the prior."""
     model = VectorRanker(kappa=1.0, half_life=0, policy=Greedy(k=2))
     x, context = {"a": {"embedding": [1.0, 0.0]}, "b": {"embedding": [0.0, 1.0]}}, {"embedding": [1.0, 0.0]}
     shown = model.show_one(x, context=context)

@@ -139,6 +139,7 @@ def vectors(model):
     for i in range(12):
         x = {f"d{i}": {"embedding": rng.normal(size=3).tolist()} for i in range(5)}
         context = {"embedding": [1.0, 2.0, 3.0]} if i % 2 or type(model).__name__ == "VectorRanker" else None
+        context = {"user": f"u{i % 3}"} if type(model).__name__ == "Tastes" else context
         model.learn_one(x, dict(zip(x, [0, 1, 2, 1, 0], strict=True)), context=context)
     return model
 
@@ -213,6 +214,7 @@ MADE = {
     ],
     "Trace": [trace],
     "TrustUser": [lambda: user("trust", max_grade=4)],
+    "Tastes": [lambda: vectors(online_rank.Tastes())],
     "VectorColumns": [lambda: vectors(online_rank.AdditiveRanker())._vectors],
     "VectorFeatures": [lambda: vectors(online_rank.VectorFeatures())],
     "VectorRanker": [lambda: vectors(online_rank.VectorRanker()), lambda: vectors(online_rank.VectorRanker(half_life=0))],

@@ -61,8 +61,10 @@ def test_lists_of_parquet_and_frames_are_vectors(kind, tmp_path):
 def test_json_lines_of_documents_and_of_queries():
     lines = [json.dumps({"q": "7", "grade": i, **one, "context embedding": Q}) for i, one in enumerate(WANTED)]
     assert found(csv_of(lines[1:], lines[0])) == (WANTED, {"embedding": Q})
-    whole = {"q": "7", "docs": WANTED, "grades": [0, 1, 2], "context": {"embedding": Q}}
-    assert found(io.StringIO(json.dumps(whole) + "\n")) == (WANTED, {"embedding": Q})
+    whole = {"id": "7", "docs": WANTED, "grades": [0, 1, 2], "context": {"embedding": Q}}
+    ((x, _),) = [*read(io.StringIO(json.dumps(whole) + "\n"), model=AdditiveRanker())]
+    assert x.X[2]["embedding"].tolist() == D[2]
+    assert x.context[0]["embedding"].tolist() == Q
 
 
 def test_ranges_of_letor_features_are_vectors():
@@ -95,7 +97,7 @@ def test_what_is_no_vector_is_an_error_with_its_line(value, message):
 
 def test_columns_that_are_missing_or_lack_numbers():
     rows = ["7,0,1,2", "7,1,,2", "7,2,1,2"]
-    with pytest.raises(ReadError, match="line 3: a number of the vector e0..e1 is missing"):
+    with pytest.raises(ReadError, match=r"line 3: a number of the vector e0\.\.e1 is missing"):
         found(csv_of(rows, "q,grade,e0,e1"), vectors={"embedding": "e0..e1"})
     with pytest.raises(ValueError, match="there is no column 'e2'"):
         found(csv_of(rows, "q,grade,e0,e1"), vectors={"embedding": "e0..e2"})
