@@ -28,7 +28,10 @@ def without_vectors_of(ranker: Any, block: Block) -> Block:
     documents: list[Any] = []
     for query in block.each():
         read = columns.read(query)
-        documents += with_columns(read.documents, read.columns)
+        # A column that was never learned, as before the first query that has a vector, counts for nothing.
+        known = ranker._columns
+        made = {name: of for name, of in read.columns.items() if known is not None and not [*known.missing([name])]}
+        documents += with_columns(read.documents, made)
     return block._replace(X=documents)
 
 
