@@ -323,7 +323,8 @@ def learn_within(model: Any, block: Block, changes: all_or_nothing) -> None:
     TypeError, ValueError
         As `learn_one`; a part may have been learned.
     """
-    block = only_taken(model, block)
+    if block.context is not None or block.at is not None:
+        block = only_taken(model, block)
     with model._lock:
         model._learn_block(block, changes)
 

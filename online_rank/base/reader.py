@@ -57,7 +57,7 @@ def read_for(model: Any, x: Any, y: Any = None, w: Any = None, *, at: Any = None
     block = read_query(x, y, w, at=at, documents=able.takes_documents, **named)
     if type(block.X) is list and not able.takes_documents:
         block = as_numbers(block)
-    return only_taken(model, block)
+    return only_taken(model, block) if block.context is not None or block.at is not None else block
 
 
 def as_numbers(block: Block) -> Block:

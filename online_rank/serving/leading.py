@@ -8,8 +8,8 @@ from typing import Any
 
 from starlette.routing import Router
 
-from online_rank.serving.asgi import ANOTHER_LEADS, Exchange, Limits, Message, Receive, Scope, Send
-from online_rank.serving.http import RankingApp
+from online_rank.serving.asgi import ANOTHER_LEADS, Limits, Message, Receive, Scope, Send
+from online_rank.serving.http import Exchange, RankingApp
 from online_rank.storage.folder import FolderInUse
 
 _log = logging.getLogger("online_rank.serving")

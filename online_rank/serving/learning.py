@@ -1,17 +1,19 @@
 """A service learns queries: those that wait for feedback, found by their id, and those that somebody else ranked."""
 
+import contextvars
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import UNSET
 
 from online_rank.base import abilities_of, learn_within, ranker_of, steps_of
-from online_rank.base.growth import growth_limited
+from online_rank.base.growth import GROWTH
 from online_rank.base.undo import all_or_nothing
 from online_rank.feedback import Clicks, Impression
-from online_rank.intervals.losses import add_losses, served_loss, served_losses
 from online_rank.limits import CELLS_A_BYTE, MAX_GROWTH
+from online_rank.measures.learned import served_losses
 from online_rank.preprocessing.history import AT, PLACES
 from online_rank.query import Block, as_grades
 from online_rank.query.blocks import with_feedback
@@ -59,12 +61,12 @@ def learn(
     state: ServiceState, message: messages.Feedback, request: bytes, at: float | None, evidence: Evidence = NO_EVIDENCE
 ) -> Reply:
     """Learn a query from the first feedback that comes for it, at a time, if the model asks for one. Raises ValueError."""
-    feedback, ungraded = message.feedback()
+    (feedback, ungraded), query_id = message.feedback, message.id
+    ungraded = None if ungraded is UNSET else ungraded
     displayed = message.as_displayed() if isinstance(message, OfDisplayed) else None
-    query_id, digest = (
-        state._pending.meant(message.id, () if displayed else feedback, state.known_documents),
-        digest_of(message),
-    )
+    if query_id in state._pending.paged:
+        query_id = state.meant(query_id, () if displayed else feedback)
+    digest = digest_of(message)
     if (before := state.learned_as(query_id)) is not None:
         return _came_again(state, query_id, before, digest)
     found = state._pending._queries.get(query_id)
@@ -84,20 +86,21 @@ def learn(
 
 def teach(state: ServiceState, message: messages.Teach, request: bytes, at: float | None, *, n_bytes: int | None) -> Reply:
     """Learn a query that somebody else has ranked, from its documents and their grades; `n_bytes` as for `query_of`."""
-    query_id, digest = message.id, digest_of(message)
+    (grades, ungraded), query_id = message.feedback, message.id
+    ungraded = None if ungraded is UNSET else ungraded
+    digest = digest_of(message)
     if (before := state.learned_as(query_id)) is not None:
         return _came_again(state, query_id, before, digest)
-    grades, ungraded = message.feedback()
     query = query_of(state.needs, message, grades if ungraded == "skip" else None, n_bytes=n_bytes)
     if n_bytes is not None and state.draws:
         require_few_pairs(query, n_bytes)
     _, y = _graded(grades, ungraded, query)
     scores = state.model.predict_one(_at_time(state.model, query, at))
-    loss = served_loss(state._target, [*scores.values()], y)
+    lost = served_losses(state._target, np.array([*scores.values()]), y, query.offsets).item() if len(y) else math.nan
     number = state._pending.number(query_id)
     gone = () if number is None else (number,)
     outcome = Outcome(("teach", query_id, at), feedback=request, gone=gone, digest=digest)
-    reply = Reply({"id": query_id, "learned": True, "loss": loss or 0.0}, outcome, learned=True)
+    reply = Reply({"id": query_id, "learned": True, "loss": 0.0 if math.isnan(lost) else lost}, outcome, learned=True)
     with _changing(state, query) as changes:
         _learn_once(state, query, y, None, at, changes, len(request))
         state.end(changes, query_id, digest, "learned")
@@ -190,26 +193,28 @@ def _learn_grades(state: ServiceState, changes: all_or_nothing, due: Due, grades
     grades, y = _graded(grades, ungraded, query)
     by = np.array(scores)
     lost = served_losses(state._target, by, y, query.offsets).item() if len(y) else math.nan
-    loss, account = None if math.isnan(lost) else lost, state._served
-    if loss is not None:
-        account = account.copy()
-        add_losses(account, (loss,))
+    loss = None if math.isnan(lost) else lost
     _learn_once(state, query, y, by if state.learn_served else None, at, changes, len(text))
-    state._served, state._unmeasured = account, [*state._unmeasured, (scores, y.tolist())]
+    state._unmeasured = [*state._unmeasured, (scores, y.tolist(), loss)]
     asked = asked_as(query_id) if type(query_id) is str and query_id.startswith(MARK) else query_id
     answer = {"id": asked, "learned": True, "loss": loss or 0.0}
     known: Any = dict(zip(query.ids or (), scores, strict=True))
-    return Reply(answer, outcome, True, None, grades, known, loss, account)
+    return Reply(answer, outcome, True, None, grades, known, loss)
 
 
 def _graded(grades: dict[Any, Any], ungraded: Any, query: Block) -> tuple[dict[Any, Any], np.ndarray]:
     """The grades of all documents of a query, as a request gives them, and in order. Raises ValueError."""
+    ids = query.ids or ()
     if ungraded is not None:
-        grades = dict.fromkeys(query.ids or (), 0) | grades
+        grades = dict.fromkeys(ids, 0) | grades
+    if len(grades) == len(ids) and all(map(grades.__contains__, ids)):
+        y = np.array([*map(grades.__getitem__, ids)])
+        if y.dtype == np.int64:  # As the decoder has checked them.
+            return grades, y
     try:
         return grades, as_grades(grades, query.n_documents, query.ids)
     except ValueError as error:
-        is_missing = any(name not in grades for name in query.ids or ())
+        is_missing = any(name not in grades for name in ids)
         raise ValueError(f"{error}; requests have 'ungraded'" if is_missing else str(error)) from None
 
 
@@ -292,7 +297,9 @@ def _learn_once(
     drafted = clicked and drafted_by_challenge(y)
     if challenge is not None and not clicked:
         challenge.compare(state._target, state.model, query, y)
-    within = growth_limited(MAX_GROWTH + CELLS_A_BYTE * n_bytes)
+    # As `growth_limited`. The limit ends with the context: one that stayed would refuse what others learn.
+    within = contextvars.copy_context()
+    within.run(GROWTH.set, GROWTH.get() or [MAX_GROWTH + CELLS_A_BYTE * n_bytes])
     if not drafted:
         learned = with_feedback(query, (y,) if clicked else y, served=served)
         if at is not None or learned.context is not None:

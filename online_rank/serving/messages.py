@@ -4,6 +4,7 @@ A request is of the kind whose fields it has (`online_rank.serving.reading`). Ki
 (`online_rank.serving.kinds`). Answers are dicts of the types below.
 """
 
+import operator
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, NotRequired, TypedDict
 
@@ -75,6 +76,8 @@ Time = Annotated[
         "text in ISO 8601, in UTC without a zone; without it, the time of its arrival"
     ),
 ]
+#: What is learned at once of messages with grades, and what becomes of other documents. Read without a call in Python.
+GIVEN_GRADES = property(operator.attrgetter("grades", "ungraded"))
 _Meta = Annotated[Any, about("anything; it is answered as it came, and is never a feature")]
 _Cmd = Annotated[Literal["stats", "save"], about("`stats` answers counts and figures, `save` writes a checkpoint")]
 _Entry = Annotated[dict[str, str | Int64 | bool], Meta(min_length=1, max_length=1)]
@@ -134,9 +137,7 @@ class Teach(Query, kw_only=True):
     ungraded: Ungraded | UnsetType = UNSET
     ts: Time | UnsetType = UNSET
 
-    def feedback(self) -> tuple[dict[str, int], int | str | None]:
-        """The grades, and what becomes of documents without a grade, if it says that."""
-        return self.grades, None if self.ungraded is UNSET else self.ungraded
+    feedback = GIVEN_GRADES
 
 
 class Feedback(Message, kw_only=True):
@@ -149,7 +150,8 @@ class Feedback(Message, kw_only=True):
 
     ts: Time | UnsetType = UNSET
 
-    def feedback(self) -> tuple[Any, int | str | None]:
+    @property
+    def feedback(self) -> tuple[Any, int | str | UnsetType | None]:
         """What is learned at once: `{document: grade}`, or the clicks; and what becomes of other documents, if it says that.
 
         Raises ValueError if it cannot be learned at once.

@@ -22,6 +22,7 @@ from online_rank.serving.protocol import RankingService, other_kind
 from online_rank.serving.reading import RequestError, read
 from online_rank.serving.replacing import tried
 from online_rank.serving.served import Answer, ServedModel, answered
+from online_rank.serving.service_state import leave
 from online_rank.storage.files import ModelFileError, from_bytes, write_atomically
 from online_rank.support.lazy import needs
 
@@ -168,7 +169,7 @@ class ReaderModels:
         reply = service.handle(request, kinds=kinds)
         if reply.outcome is not None:
             waiting = reply.outcome.waiting
-            service._pending.leave(all_or_nothing(), waiting[0])
+            leave(service._pending, all_or_nothing(), waiting[0])
             self.outbox.put(key, reply.answer["id"], message_of(reply.outcome, model.etag.strip('"')))
             model.watch(reply)
         return answered(reply)

@@ -3,6 +3,8 @@
 import contextlib
 from typing import Any
 
+from msgspec import UNSET
+
 from online_rank.base.undo import all_or_nothing
 from online_rank.query.grades import MAX_GRADE
 from online_rank.serving.kinds.displayed import OfDisplayed
@@ -69,7 +71,8 @@ def take(
 ) -> None:
     """Feedback was accepted."""
     (kind, values), displayed = given, _displayed(message)
-    ungraded = message.feedback()[1] if kind == GRADE else None
+    ungraded = message.feedback[1] if kind == GRADE else None
+    ungraded = None if ungraded is UNSET else ungraded
     query_id = state.meant(message.id, () if displayed else values)
     with all_or_nothing(state) as changes:
         state._count("accepted")

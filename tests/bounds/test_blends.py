@@ -53,6 +53,7 @@ def fixed(column):
     return ranker
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 10**6), n=st.integers(1, 12), keep=st.sampled_from([1.0, 0.9]), prior=st.booleans())
 @settings(max_examples=60)
 def test_the_bound_holds_at_all_times_for_any_served_rankings(seed, n, keep, prior):
@@ -79,6 +80,7 @@ def test_the_bound_holds_at_all_times_for_any_served_rankings(seed, n, keep, pri
         assert min(L - np.log(first) / eta) + delta + (X - H) + 1e-9 >= X
 
 
+@pytest.mark.slow
 def test_the_counterexample_of_blends():
     """Two rankers that disagree, and grades against what is served: all is lost, by the better ranker about half."""
     model = BlendRanker([fixed(0), fixed(1)], measure="ndcg", grid=1)

@@ -9,6 +9,7 @@ import pytest
 from online_rank import AdditiveRanker, load, measure, save
 from online_rank._kernels import beside, growing, leaves, window
 from online_rank.base.closed import form_of
+from online_rank.base.schema import declared_state
 from online_rank.base.undo import all_or_nothing
 from online_rank.bounds import certificate_of
 from online_rank.checks import yield_checks
@@ -90,7 +91,7 @@ def test_a_score_is_curves_times_a_factor_and_a_leaf_of_each_tree(served):
     X, _ = next(queries(1, seed=9, missing=0.2))
     curves = taught(120, trees=0)
     factor, (splits, table) = trees_of(served).factor, trees_of(served).served()
-    g = np.array([np.interp(X[:, j], *served._front.knots(j)) for j in range(4)])
+    g = np.array([np.interp(X[:, j], *declared_state(served).front.knots(j)) for j in range(4)])
     for i, (score, of_curves) in enumerate(zip(served.predict_one(X), curves.predict_one(X), strict=True)):
         row = [reference.bin_of(None if np.isnan(X[i, j]) else g[j, i]) for j in range(4)]
         parts = [own[reference.leaf(row, split[:15], split[15:])] for split, own in zip(splits, table, strict=True)]
@@ -110,11 +111,12 @@ def test_what_is_served_is_the_mean_of_the_candidates_by_their_shares(served):
     np.testing.assert_allclose(trees_of(served).served()[1], table)
 
 
+@pytest.mark.slow
 def test_candidates_lose_what_their_rankings_lose():
     model, alone = taught(60), taught(60, trees=0)
     for X, y in queries(20, seed=3):
         trees, curves = copy.deepcopy(trees_of(model)), np.array(alone.predict_one(X))
-        g = np.array([np.interp(X[:, j], *model._front.knots(j)) for j in range(4)])
+        g = np.array([np.interp(X[:, j], *declared_state(model).front.knots(j)) for j in range(4)])
         scores = np.zeros((3, len(X)))
         scores[0] = curves
         for k in range(trees.n_trees):
@@ -279,7 +281,7 @@ def test_features_leave_a_ranker_with_trees():
         stream.append((docs, np.digitize([doc[names[0]] for doc in docs], [0.0, 1.0])))
     with pytest.warns(UserWarning, match="max_features"):
         learn_all(model, stream)
-    assert len(trees_of(model).window.bins) == len(model._weights) <= 6
+    assert len(trees_of(model).window.bins) == len(declared_state(model).weights) <= 6
     copied = pickle.loads(pickle.dumps(model))
     assert copied.predict_one(docs) == model.predict_one(docs)
 
@@ -337,7 +339,7 @@ def test_machines_are_mixed():
     assert trees.n_queries == 40 + 2 * 10
     assert (numbers < 40).sum() == 40  # The base counts once.
     X, _ = next(queries(1, seed=30))
-    bins = np.array([np.interp(X[:, j], *mixed._front.knots(j)) for j in range(4)])
+    bins = np.array([np.interp(X[:, j], *declared_state(mixed).front.knots(j)) for j in range(4)])
 
     def value(one, i, part):
         row = [reference.bin_of(g) for g in bins[:, i]]

@@ -53,7 +53,7 @@ def test_the_equations_fade_by_hand():
     assert model._full_gram()[0] == pytest.approx(1.25 * 0.25)
     model.learn_one(QUERY, [1, 0], at=DAY)  # Late: as if it came now.
     assert declared_state(model).moment == pytest.approx(0.25 * moment - 2 * moment)
-    assert model._at == 2 * DAY
+    assert declared_state(model).at == 2 * DAY
 
 
 def test_losses_of_a_blend_fade_by_hand():

@@ -128,6 +128,7 @@ def impatient(monkeypatch):
     monkeypatch.setattr("online_rank.serving.commit._SECONDS_TO_ROOM", 0.05)
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("clicks", [False, True])
 @pytest.mark.parametrize("full", [filled, short_files, no_more_pages, no_quota])
 def test_learning_waits_for_room_and_rankings_continue(full, clicks, tmp_path):

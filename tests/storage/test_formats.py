@@ -45,7 +45,7 @@ def earlier(request, tmp_path):
 def test_a_service_of_an_earlier_version_continues_with_the_same_command(earlier):
     """The default had no trees then: the folder was refused as one with other options."""
     folder, then = earlier
-    with pytest.warns(UserWarning, match="AdditiveRanker keeps trees=0, with which it began; trees=400"):
+    with pytest.warns(UserWarning, match="AdditiveRanker keeps trees=0, with which it began; the default is trees=400"):
         durable = DurableService(RankingService(AdditiveRanker()), folder)
     for number in (1, 2):
         now = handled(durable, {"id": f"probe {number}", "docs": then["probe"]})

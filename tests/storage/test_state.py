@@ -482,6 +482,7 @@ def test_each_piece_is_compared_with_its_digest(tmp_path):
             read_service(tmp_path / f"{i}")
 
 
+@pytest.mark.first(8)
 @pytest.mark.parametrize(
     ("table", "column", "kind"),
     [(table, column, kind) for table, column in BLOBS for kind in ("TEXT", "REAL")]
@@ -735,6 +736,7 @@ MANIFESTS = [
 ]  # fmt: skip
 
 
+@pytest.mark.first(8)
 @pytest.mark.parametrize(
     ("column", "content"), [("notes", notes) for notes in NOTES] + [("manifest", manifest) for manifest in MANIFESTS]
 )

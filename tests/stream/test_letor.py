@@ -476,6 +476,7 @@ def test_what_cannot_be_written(arguments, options, message):
 # Real data
 
 
+@pytest.mark.slow
 def test_mq2008_against_scikit_learn():
     from sklearn import datasets
 

@@ -22,6 +22,7 @@ class Clicks(OfDisplayed, kw_only=True):
 
     clicks: _Clicks
 
+    @property
     def feedback(self) -> tuple[Any, None]:
         """The clicks."""
         return self.clicks, None

@@ -26,6 +26,7 @@ class Event(OfDisplayed, kw_only=True):
     doc: _Doc
     value: _Value | UnsetType = UNSET
 
+    @property
     def feedback(self) -> tuple[Any, None]:
         """Raises ValueError: events are not learned at once."""
         raise ValueError("events are added up over a window, and this service has none: start it with --feedback-window")
