@@ -191,6 +191,12 @@ CATALOGUE: dict[str, list[Entry]] = {
     "throughput": [Entry("", "0 and on", "30 minutes", reason="half an hour, most of it other libraries", times=True)],
     "stores": [Entry("", "0", "1 minute", times=True)],
     "transformers": [Entry("Time", "0", "5 minutes", times=True), Entry("", _NO_SEED, "1 minute")],
+    "vectors": [
+        Entry("Processor time", "0", "1 minute", times=True),
+        Entry("Where the cosine", "0", "1 minute"),
+        Entry("Tastes", "0 to 4", "5 minutes"),
+        Entry("", "orders 0 to 2; runs 0 to 19", "10 minutes", reason="vectors of two dictionaries are needed"),
+    ],
     "weblike": [Entry("", "0 to 3; 0 and 1 for 4,000 queries", "15 minutes")],
     "year": [Entry("", "1000 + the day, 1 for the world", "2 hours", reason="hours of training, night by night")],
 }

@@ -30,6 +30,9 @@ written to a file or a table, and read back.
    * - features of a model
      - 2^24
      - kernels count columns with 32 bits
+   * - dimensions of a vector
+     - 4,096
+     - a learner keeps a matrix between two of them
    * - weights of queries, gains of clicks
      - 0, or at least 10^-75
      - learning takes squares of their products
@@ -72,6 +75,7 @@ __all__ = [
     "MAX_CELLS",
     "MAX_COUNT",
     "MAX_DEPTH",
+    "MAX_DIMENSIONS",
     "MAX_DOCUMENTS",
     "MAX_FEATURES",
     "MAX_GROWTH",
@@ -105,6 +109,9 @@ MAX_ID_LENGTH = 1000
 
 #: Most features that one query, or one model over its life, may have.
 MAX_FEATURES = 1 << 24
+
+#: Most dimensions of a vector: a matrix between two such vectors takes 64 MB, and its average as much.
+MAX_DIMENSIONS = 1 << 12
 
 #: Most columns of a table, and most characters of their names.
 MAX_COLUMNS, MAX_NAME_LENGTH = 1 << 16, 1000

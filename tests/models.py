@@ -36,7 +36,10 @@ from online_rank import (
     StreamQuantileMap,
     StreamScaler,
     SwapRanker,
+    Tastes,
     TorchRanker,
+    VectorFeatures,
+    VectorRanker,
 )
 from online_rank.base.function import QueryFunction
 from online_rank.rankers.averaged import LinearRanker
@@ -188,6 +191,10 @@ NOT_CHECKED = {
     FixedTrees,
     # It says itself which features there are: the checks bring others.
     DeclaredFeatures,
+    # They take vectors.
+    VectorFeatures,
+    VectorRanker,
+    Tastes,
 }
 
 

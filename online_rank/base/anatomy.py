@@ -41,6 +41,8 @@ class Abilities(NamedTuple):
         A pipeline of scalers must give it `Block.scale`, query by query.
     takes_context
         What is known of a query itself: `rank_one(x, context={"user": "u17"})`.
+    takes_vectors
+        It takes lists of numbers among the features of documents, and in the context: vectors.
     takes_time
         The time of a query, which it must get: `learn_one(x, y, at=1_763_000_000)`.
     remembers
@@ -66,6 +68,7 @@ class Abilities(NamedTuple):
     measures_answers: bool = False
     wants_scale: bool = False
     takes_context: bool = False
+    takes_vectors: bool = False
     takes_time: bool = False
     remembers: bool = False
     learns: bool = True

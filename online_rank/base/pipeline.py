@@ -193,6 +193,7 @@ class RankingPipeline(QueryStep, compose.Pipeline):
                 # Otherwise the ranker itself can compute the served scores before it learns.
                 measures_answers=steps[-1].measures_answers and learns_before,
                 takes_context=any(step.takes_context for step in steps),
+                takes_vectors=any(step.takes_vectors for step in steps),
                 takes_time=any(step.takes_time for step in steps),
                 remembers=any(step.remembers for step in steps),
                 learns=any(step.learns for step in steps),

@@ -12,6 +12,7 @@ from online_rank.base.names import Columns, are_numbers, numbers
 from online_rank.base.schema import Array, Count, Field, Integer, Names
 from online_rank.base.unknown import note_unknown
 from online_rank.query import Block, SparseRows, read_query, with_features
+from online_rank.query.context import vectors_of
 from online_rank.query.forms import from_dicts
 from online_rank.query.names import plain_names
 from online_rank.query.sparse import as_rows, worth_rows
@@ -80,11 +81,16 @@ def only_taken(model: Any, block: Block) -> Block:
 
 def require_taken(model: Any, block: Block) -> None:
     """Raise TypeError for a context that no step of the model uses."""
-    if block.context is not None and not model.abilities.takes_context:
+    if block.context is not None and not (model.abilities.takes_context or _takes_vectors_of(model, block)):
         raise TypeError(
             f"context: no step of {type(model).__name__} uses the context of a query; put one in front, as in "
             'CrossFeatures("user") | ranker'
         )
+
+
+def _takes_vectors_of(model: Any, block: Block) -> bool:
+    """Whether a model takes vectors, and each query has one in its context."""
+    return model.abilities.takes_vectors and all(vectors_of(context) for context in block.context or ())
 
 
 def no_places(step: Any, m: int, dtype: Any) -> np.ndarray:

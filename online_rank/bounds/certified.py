@@ -7,6 +7,8 @@ from online_rank.base.lock import lock_of
 from online_rank.bounds.account_run import keeps_account, run_of_account
 from online_rank.bounds.certificate import Certificate, certify
 from online_rank.bounds.tracker import LossTracker
+from online_rank.bounds.vectors import run_of_vectors
+from online_rank.rankers.vectors import VectorRanker
 
 
 def certificate_of(model: Any, *, comparator: str | None = None) -> Certificate:
@@ -15,7 +17,7 @@ def certificate_of(model: Any, *, comparator: str | None = None) -> Certificate:
     Parameters
     ----------
     model
-        A `LossTracker`, an `AdditiveRanker` or a `BlendRanker`, or a pipeline that ends in one.
+        A `LossTracker`, an `AdditiveRanker`, a `BlendRanker` or a `VectorRanker`, or a pipeline that ends in one.
     comparator
         The name of the comparator, for a tracker with several.
 
@@ -39,13 +41,18 @@ def certificate_of(model: Any, *, comparator: str | None = None) -> Certificate:
     ranker = ranker_of(model)
     if issubclass(type(ranker), LossTracker):
         return ranker.certificate(comparator)
-    if not keeps_account(ranker):
+    if not _keeps_account(ranker):
         raise TypeError(f"{type(ranker).__name__} keeps no account of its losses: put a LossTracker around it")
     if comparator is not None:
         raise KeyError(f"a {type(ranker).__name__} has no comparators")
     moved = any(abilities_of(step).learns for step in steps_of(model)[:-1])
     with lock_of(ranker):
-        return certify(ranker, run_of_account(ranker, moved=moved))
+        run = run_of_vectors if issubclass(type(ranker), VectorRanker) else run_of_account
+        return certify(ranker, run(ranker, moved=moved))
+
+
+def _keeps_account(ranker: Any) -> bool:
+    return keeps_account(ranker) or issubclass(type(ranker), VectorRanker)
 
 
 def certificates_of(model: Any) -> list[Certificate]:
@@ -53,4 +60,4 @@ def certificates_of(model: Any) -> list[Certificate]:
     ranker = ranker_of(model)
     if issubclass(type(ranker), LossTracker):
         return [ranker.certificate(name) for name in ranker.comparators or ()]
-    return [certificate_of(model)] if keeps_account(ranker) else []
+    return [certificate_of(model)] if _keeps_account(ranker) else []

@@ -39,7 +39,7 @@ WORDS = {
 }
 
 #: Facts of either sign, and facts above 0. Any other is a number >= 0, or infinite.
-_SIGNED = {"inner_product", "path_product", "error_product", "beginning_product", "serving_gap", "luck"}
+_SIGNED = {"gain_product", "inner_product", "path_product", "error_product", "beginning_product", "serving_gap", "luck"}
 _POSITIVE = {"learning_rate", "margin", "m", "k", "v_max", "weight", "half_life", "n_candidates", "budget"}
 
 #: The values of settings that a ranker does not have.

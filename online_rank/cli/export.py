@@ -10,7 +10,7 @@ from online_rank.cli.files import check_outputs, load_model
 from online_rank.cli.logs import say
 from online_rank.cli.reading import Reading, check_files, look_at_runs
 from online_rank.cli.runs import read_runs, require_runs
-from online_rank.export import changes, export, fusion_weights, solr_features
+from online_rank.export import adapter, changes, export, fusion_weights, solr_features
 from online_rank.export.reading import Names
 from online_rank.export.table import TARGETS
 from online_rank.query import Runs
@@ -53,6 +53,16 @@ def run(
     if features_out is not None:
         Path(features_out).write_text(json.dumps(solr_features(model, names=names), indent=2, ensure_ascii=False) + "\n")
     _notice_certificates(model)
+    _write(content, to, out)
+
+
+def write_matrix(path: str, to: str, out: str | None, name: str, vector: str) -> None:
+    """Write the matrix of a vector as `to` to a file, or to standard output."""
+    check_outputs([path], out=out)
+    _write(adapter(load_model(path), to, vector=vector, name=name), to, out)
+
+
+def _write(content: str | bytes, to: str, out: str | None) -> None:
     data = content.encode() if isinstance(content, str) else content
     if out is not None:
         Path(out).write_bytes(data)

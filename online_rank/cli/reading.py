@@ -23,6 +23,17 @@ def _names(given: Sequence[str] | None) -> list[str] | None:
     return [name.strip() for text in given for name in text.split(",") if name.strip()] if given else None
 
 
+def _vectors(given: Sequence[str] | None) -> dict[str, str]:
+    """Columns of vectors by their names, from NAME=COLUMNS. Raises ValueError."""
+    found: dict[str, str] = {}
+    for one in given or ():
+        name, equals, columns = one.partition("=")
+        if not (name and equals and columns):
+            raise ValueError(f"{one!r} is not NAME=COLUMNS, such as embedding=e0..e255")
+        found[name] = columns
+    return found
+
+
 DryRun = Annotated[
     bool, flag("--dry-run", "Print how each column is used, with its type, range and missing values, and do nothing else.")
 ]
@@ -61,12 +72,25 @@ class Reading(NamedTuple):
         str | None, value("COLUMN", "The column of a table with times; queries must come in their order.")
     ] = None
 
+    vector: Annotated[
+        list[str] | None,
+        value(
+            "NAME=COLUMNS",
+            "Columns of a table that are the vector NAME of documents: a column of lists, or a range of numbers, "
+            "embedding=e0..e255; may be repeated.",
+        ),
+    ] = None
+    query_vector: Annotated[
+        list[str] | None, value("NAME=COLUMNS", "The same for the vector NAME of queries: embedding=q0..q255.")
+    ] = None
+
     @property
     def options(self) -> dict[str, Any]:
         """The arguments of `read` that the options name."""
         names = ("query", "document", "grade", "features", "event_time", "skip_bad")
         return {name: getattr(self, name) for name in names} | {
-            "exclude": self.exclude or (), "negative": "zero", "repeated_qid": "auto"
+            "exclude": self.exclude or (), "negative": "zero", "repeated_qid": "auto",
+            "vectors": _vectors(self.vector), "query_vectors": _vectors(self.query_vector),
         }  # fmt: skip
 
     def queries(self, files: Sequence[str], model: Any, with_ids: bool = False, graded: bool = True) -> Any:

@@ -19,7 +19,8 @@ def adapt(model: Any, query: Any, *, metric: str = "cosine") -> np.ndarray:
     Parameters
     ----------
     model
-        A linear ranker that learned from `Vectors`, or a pipeline of scalers and one.
+        A linear ranker that learned from `Vectors`, or a pipeline of scalers and one; a `VectorRanker`, or an `AdditiveRanker`
+        that has learned one vector, whose own `adapt` this is.
     query
         (d,): the vector of the query.
     metric
@@ -43,6 +44,9 @@ def adapt(model: Any, query: Any, *, metric: str = "cosine") -> np.ndarray:
     array([6., 4.])
     """
     arguments.choice("metric", metric, METRICS)
+    if hasattr(type(model), "adapt"):
+        adapted: np.ndarray = model.adapt(query)
+        return adapted
     weights = serving_weights(model).weights
     vector = np.asarray(query, dtype=np.float64)
     if vector.shape != weights.shape:

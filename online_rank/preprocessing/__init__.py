@@ -14,6 +14,8 @@ from online_rank.preprocessing.per_query import QueryNormalizer
 from online_rank.preprocessing.quantile_map import StreamQuantileMap
 from online_rank.preprocessing.runs import RunFeatures
 from online_rank.preprocessing.stream_scaler import StreamScaler
+from online_rank.preprocessing.tastes import Tastes
+from online_rank.preprocessing.vectors import VectorFeatures
 
 __all__ = [
     "CrossFeatures",
@@ -27,4 +29,6 @@ __all__ = [
     "StatelessTransformer",
     "StreamQuantileMap",
     "StreamScaler",
+    "Tastes",
+    "VectorFeatures",
 ]

@@ -26,6 +26,7 @@ from online_rank.query.blocks import (
     with_feedback,
 )
 from online_rank.query.context import as_contexts, read_context
+from online_rank.query.embeddings import is_vector
 from online_rank.query.grades import as_feedback
 from online_rank.query.labels import in_rows_of
 from online_rank.query.names import are_nfc, in_nfc, index_among, keys_in_nfc, names_in_nfc
@@ -460,6 +461,8 @@ def _remedy(value: Any) -> str:
     """Advice for a feature value that is not a number."""
     if value is None:
         return ": leave a missing one out"
+    if is_vector(value):
+        return ": AdditiveRanker and VectorRanker take vectors, and others behind VectorFeatures()"
     return ": encode text, as by HashedFeatures() before the ranker" if isinstance(value, str) else ""
 
 

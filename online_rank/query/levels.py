@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from online_rank.query.blocks import Block, document_name
+from online_rank.query.embeddings import VectorsMet, is_vector
 from online_rank.query.forms import as_floats, documents_in_nfc, table_of
 from online_rank.query.names import are_nfc, in_nfc
 from online_rank.query.times import seconds_of_dates, seconds_of_text
@@ -189,6 +190,11 @@ def _read_feature(name: Hashable, rows: list[int], values: list[Any], ids: Any, 
         if read is None:
             continue
         if isinstance(read, str):
+            if is_vector(value):
+                raise VectorsMet(
+                    f"x: feature {name!r} of {document_name(i, ids)} is a vector of {len(value)} numbers, which AdditiveRanker "
+                    "and VectorRanker take, and others behind VectorFeatures()"
+                )
             raise TypeError(f"x: feature {name!r} of {document_name(i, ids)} is {value!r:.60}; {read}")
         own = "number" if isinstance(read, float) else "category"
         if kind not in ("", own):
@@ -252,7 +258,7 @@ def _read_value(value: Any) -> float | list[str] | str | None:
         texts = sorted(value) if isinstance(value, set | frozenset) else list(value)
         if all(isinstance(text, str) for text in texts):
             return [str(in_nfc(text)) for text in texts]
-        return "a list holds texts"
+        return "a list holds texts, or the numbers of a vector"
     if (seconds := seconds_of_dates(value)) is not None:
         return None if seconds != seconds else seconds
     if isinstance(value, complex | np.complexfloating):

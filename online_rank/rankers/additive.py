@@ -21,12 +21,14 @@ from online_rank.base.halving import halved
 from online_rank.base.lock import locked
 from online_rank.base.reader import own_names
 from online_rank.base.schema import Array, Count, Derived, Nested, Real, Schema
-from online_rank.base.undo import Undo
+from online_rank.base.undo import Undo, all_or_nothing
 from online_rank.measures.learned import discounts
 from online_rank.measures.learned import measure as parse_measure
 from online_rank.measures.own import is_own
 from online_rank.preprocessing import StreamQuantileMap
+from online_rank.preprocessing.vector_columns import VectorColumns
 from online_rank.query import Block, single, with_features
+from online_rank.query.embeddings import VectorsMet
 from online_rank.query.levels import is_level
 from online_rank.rankers import hedge
 from online_rank.rankers.curved import CurvedRanker, as_read, n_curves
@@ -38,6 +40,7 @@ from online_rank.rankers.members import BY_NUMBER, CURVES, MEMBERS, Members, mem
 from online_rank.rankers.mixed import mix
 from online_rank.rankers.perceptron import PerceptronRanker
 from online_rank.rankers.signs import checked_signs, require_in_array, signs_of_columns
+from online_rank.rankers.with_vectors import adapted, has_met, learn_with_vectors, without_vectors_of
 
 __all__ = ["MEMBERS", "AdditiveRanker"]
 
@@ -106,6 +109,11 @@ class AdditiveRanker(CurvedRanker):
     zeros for each level, up to `max_levels`; all others share one. A list of texts has all of its levels. Dates and times are
     seconds since 1970, whose q is of use however far they grow. In arrays of numpy everything is a number.
 
+    **Vectors.** A list of numbers is a vector, such as an embedding. If the context of the query has a vector of the same name,
+    the query's or its user's, documents get three more features: the cosine; and what a matrix, which begins as the cosine and
+    learns from every query (`VectorRanker`), adds to the cosine, by its average and by its last state. Without a vector of the
+    query they get a score that is linear in the vector. A missing vector, and one of length 0, is a missing value.
+
     **Sparse rows** are learned by a `PerceptronRanker`, as they are: a stream that begins with `SparseRows`, a sparse matrix of
     scipy, or dicts of counts with many names of which each document has few, as of words. `BlendRanker` takes numbers and words
     together (`HashedFeatures(text=..., others=False)`). It warns when names that come one after the other reach 1,000.
@@ -127,6 +135,8 @@ class AdditiveRanker(CurvedRanker):
         `"1"` (column 0), `"2"`, and so on.
     trees
         The most trees; the number follows the features, four for each and at least 200. 0 for curves alone.
+    dimensions
+        `{vector: length}` of vectors, if they are known; None for the lengths of the first query with vectors.
     seed
         Seed of all draws.
 
@@ -180,6 +190,7 @@ class AdditiveRanker(CurvedRanker):
         _n_mixed=Count(),
         _at=Real(optional=True),
         _trees=Nested("GrowingTrees", optional=True),
+        _vectors=Nested("VectorColumns", optional=True),
     )
 
     _replaced = frozenset({"_config", "_keep", "_seconds", "_signs"})
@@ -198,6 +209,8 @@ class AdditiveRanker(CurvedRanker):
     _lets_leave = True
 
     _trees: GrowingTrees | None = None
+    #: What is learned of vectors, once there was one.
+    _vectors: VectorColumns | None = None
 
     #: Files of versions without trees are of learners without trees.
     _earlier = types.MappingProxyType({"trees": 0})
@@ -211,6 +224,7 @@ class AdditiveRanker(CurvedRanker):
         max_levels: int = 100,
         signs: Mapping[Any, int] | None = None,
         trees: int = 400,
+        dimensions: Mapping[str, int] | None = None,
         seed: int = 0,
     ) -> None:
         super().__init__()
@@ -229,6 +243,7 @@ class AdditiveRanker(CurvedRanker):
         self.max_levels = max_levels
         self.signs = checked_signs(signs)
         self.trees = trees
+        self.dimensions = dimensions
         self.seed = seed
         self._measure = parse_measure(measure)
         self._config = np.array([*self._measure, ADAPTIVE, ROOT, _MARGIN, 1.0, 0.0, 0.0, relative], dtype=np.float64)
@@ -253,12 +268,15 @@ class AdditiveRanker(CurvedRanker):
         self._n_queries = self._n_served = self._n_mixed = 0
         self._at: float | None = None
         self._trees = GrowingTrees() if trees else None
+        # Declared lengths are checked now.
+        self._vectors = VectorColumns(measure, dimensions=dimensions) if dimensions else None
         self._derive()
         share_lock(self)
 
     @property
     def _parts(self) -> list[Any]:
-        return [self._front] if self._linear is None else [self._front, self._linear]
+        parts = [self._front] if self._linear is None else [self._front, self._linear]
+        return parts if self._vectors is None else [*parts, self._vectors]
 
     def _derive(self) -> None:
         self._signs = np.zeros(0, dtype=np.int64)
@@ -267,8 +285,9 @@ class AdditiveRanker(CurvedRanker):
 
     def _abilities(self) -> Abilities:
         return Abilities(
-            takes_documents=True, takes_missing=True, takes_sparse=True, takes_served=True, takes_time=any(self._seconds)
-        )
+            takes_documents=True, takes_missing=True, takes_sparse=True, takes_served=True, takes_vectors=True,
+            takes_time=any(self._seconds),
+        )  # fmt: skip
 
     @property
     @locked
@@ -323,6 +342,30 @@ class AdditiveRanker(CurvedRanker):
     def n_trees(self) -> int:
         """How many trees there are."""
         return 0 if self._trees is None else self._trees.n_trees
+
+    @locked
+    def adapt(self, query: Any, vector: str | None = None) -> np.ndarray:
+        """W' q of a vector: to search an index of the documents' vectors with, by the inner product.
+
+        Parameters
+        ----------
+        query
+            (p,): the vector of a query, of any length but 0.
+        vector
+            The name of the vector; None for the only one.
+
+        Returns
+        -------
+        float64 (k,). Its product with a document's vector of length 1 is kappa times what is learned and the cosine. Curves of
+        other features are not in it: rank what the index finds by the model.
+
+        Raises
+        ------
+        TypeError, ValueError
+            It is no vector, has length 0 or another number of dimensions; or no such vector was learned with vectors of
+            queries.
+        """
+        return adapted(self._vectors, query, vector)
 
     @property
     def _members(self) -> Members:
@@ -472,7 +515,8 @@ class AdditiveRanker(CurvedRanker):
 
     def _fork(self) -> None:
         for part in self._parts:
-            part._fork()
+            if part is not self._vectors:
+                part._fork()
 
     def _mix(self, shards: Sequence[Any], base: Any) -> None:
         mix(self, shards, base)
@@ -494,6 +538,22 @@ class AdditiveRanker(CurvedRanker):
                 if seconds:
                     row[k] = left_after(gone, seconds)
         return keep
+
+    def _learn_block(self, block: Block, changes: all_or_nothing | None = None) -> None:
+        if not has_met(self, block):
+            try:
+                return super()._learn_block(block, changes)
+            except VectorsMet:  # Nothing has changed: they are met when a query is read.
+                pass
+        return learn_with_vectors(self, block, changes, super()._learn_block)
+
+    def _score_all(self, block: Block, score: Any = None) -> np.ndarray:
+        if not has_met(self, block):
+            try:
+                return super()._score_all(block, score)
+            except VectorsMet:
+                pass
+        return super()._score_all(without_vectors_of(self, block), score)
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
         if self._linear is not None:
@@ -587,6 +647,8 @@ class AdditiveRanker(CurvedRanker):
         return Blend((curved, grown), np.array([trees.factor, 1.0]))
 
     def _split(self, block: Block, a: int, b: int) -> Split | None:
+        if has_met(self, block):
+            block = without_vectors_of(self, block)
         told, trees = super()._split(block, a, b), self._trees
         if told is None or trees is None or not trees.n_served:
             return told

@@ -20,6 +20,7 @@ from online_rank.intervals.paired import Difference
 from online_rank.measures.learned import AnyMeasure
 from online_rank.metrics.interleaving import draft, vote
 from online_rank.query import Block
+from online_rank.query.context import vectors_of
 from online_rank.rankers.fixed import FixedRanker
 
 _NAMES = ("serving", "challenger")
@@ -35,7 +36,12 @@ def drafted_by_challenge(feedback: Any) -> bool:
 
 def seen_by(model: Any, query: Block) -> Block:
     """A query as one of two models that are compared takes it: without a context that only the other one looks at."""
-    return query if query.context is None or abilities_of(model).takes_context else query._replace(context=None)
+    able = abilities_of(model)
+    if query.context is None or able.takes_context:
+        return query
+    # Of vectors alone, if it takes these.
+    vectors = tuple(vectors_of(context) for context in query.context) if able.takes_vectors else ()
+    return query._replace(context=vectors if any(vectors) else None)
 
 
 class Challenge:

@@ -12,6 +12,7 @@ from online_rank.intervals import Interval, LossInterval
 from online_rank.intervals.losses import running_sums
 from online_rank.metrics.base import running_means
 from online_rank.preprocessing.history import History
+from online_rank.preprocessing.vector_columns import VectorColumns
 from online_rank.serving.challenge import Challenge
 from online_rank.serving.pending import PendingQueries
 
@@ -74,6 +75,17 @@ class Counted:
             **({"keep": self.keep, "kept_sum": float(self._kept[1]), "kept_mean": self.kept_mean} if self.draws else {}),
             **({} if self.challenge is None else {"challenger": self.challenge.figures()}),
             **({"histories": histories} if histories else {}),
+            **({"vectors": vectors} if (vectors := self.vectors) else {}),
+        }
+
+    @property
+    def vectors(self) -> dict[str, Any]:
+        """The dimensions of each vector, the bytes that what is learned of them takes, and how many had another length."""
+        found = [part for part in parts_of(self.model, VectorColumns) if part.names]
+        return {
+            name: {"dimensions": part.lengths[name], "bytes": part.nbytes, "other_lengths": part.n_odd}
+            for part in found
+            for name in part.names
         }
 
     def measure_served(self) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, NotRequired, TypedDict
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
-from online_rank.limits import INT64_HIGH, INT64_LOW, MAX_DOCUMENTS, MAX_ID_LENGTH
+from online_rank.limits import INT64_HIGH, INT64_LOW, MAX_DIMENSIONS, MAX_DOCUMENTS, MAX_ID_LENGTH
 from online_rank.query import Runs
 from online_rank.query.columns import Columns
 from online_rank.query.grades import MAX_GRADE
@@ -26,7 +26,7 @@ Text = Annotated[str, Meta(max_length=MAX_ID_LENGTH)]
 Int64 = Annotated[int, Meta(ge=INT64_LOW, le=INT64_HIGH)]
 Id = Annotated[Text | Int64, about("identifies one query")]
 #: What a feature may be; a model may take fewer types.
-_Feature = int | float | bool | str | list[str] | None
+_Feature = int | float | bool | str | list[str | int | float] | None
 _Docs = Annotated[
     dict[str, dict[str, _Feature]],
     about("the documents of the query: `{document: {feature: value}}`; null is a missing value"),
@@ -38,6 +38,10 @@ _Documents = Annotated[
     about("in columns, the documents of the query, in the order of rows"),
     Meta(extra_json_schema={"maxItems": MAX_DOCUMENTS}),
 ]
+_Vectors = Annotated[
+    dict[str, Annotated[int, Meta(ge=1, le=MAX_DIMENSIONS)]],
+    about("in binary, the features that are vectors, `{feature: length}`: each has this number of values in a row"),
+]
 _Rows = Annotated[
     list[list[_Feature]],
     about("in columns, a list of values for each document; null is a missing value"),
@@ -47,8 +51,11 @@ _Runs = Annotated[
     about("what retrievers returned, for models that fuse it: `{retriever: {document: score}}` or `... [[document, score]]`"),
 ]
 _Context = Annotated[
-    dict[str, Text | Int64 | float | bool | None],
-    about("what is known of the query itself, for models that look at it (`CrossFeatures`, `History`): `{name: value}`"),
+    dict[str, Text | Int64 | float | bool | Annotated[list[float], Meta(max_length=MAX_DIMENSIONS)] | None],
+    about(
+        "what is known of the query itself, for models that look at it (`CrossFeatures`, `History`): `{name: value}`; a list "
+        "of numbers is the vector of the query or of its user"
+    ),
 ]
 _Explain = Annotated[tuple[str, str], about("two documents: why the first scores higher or lower than the second")]
 _Greedy = Annotated[bool, about("true: rank by the scores, draw nothing, expect no feedback")]
@@ -90,6 +97,7 @@ class Query(Message, kw_only=True):
     features: _Features | UnsetType = UNSET
     documents: _Documents | UnsetType = UNSET
     rows: _Rows | UnsetType = UNSET
+    vectors: _Vectors | UnsetType = UNSET
     runs: _Runs | UnsetType = UNSET
     context: _Context | UnsetType = UNSET
 
@@ -172,7 +180,7 @@ IN_COLUMNS = frozenset(("features", "documents", "rows"))
 BINARY, BINARY_BEGINS = "application/vnd.online-rank.float32", b"float32\n"
 IN_BINARY = (
     "the line float32; the request as JSON on one line, in columns but without rows; the values, row by row, as 32-bit floats, "
-    "lowest byte first, NaN for a missing value"
+    "lowest byte first, NaN for a missing value; a feature with a length in vectors has as many values"
 )
 
 #: The example of `Rank` in columns.

@@ -29,6 +29,7 @@ from online_rank.base import ranker_of
 from online_rank.base.growth import growth_limited
 from online_rank.base.undo import all_or_nothing
 from online_rank.limits import MAX_COUNT, is_integer
+from online_rank.query.embeddings import LENIENT
 from online_rank.query.times import seconds_of_time
 from online_rank.serving import learning, messages, queries, ranking, windows
 from online_rank.serving.clock import CLOCK
@@ -104,6 +105,8 @@ class RankingService(ServiceState):
             Whether each request to rank counts as one that says `"greedy": true`.
         """
         known: dict[str, Any] = {}
+        # One client must not decide how long everybody's vectors are.
+        lenient = LENIENT.set(True)
         try:
             message: Any = read(request)
             known = {} if isinstance(message, messages.Command) else {"id": message.id}
@@ -119,6 +122,8 @@ class RankingService(ServiceState):
             return Reply({**known, "error": str(refused), "line": line}, is_unknown=isinstance(refused, UnknownQuery))
         except MemoryError:
             return Reply({**known, "error": "not enough memory for this request", "line": line})
+        finally:
+            LENIENT.reset(lenient)
         if known and message.meta is not UNSET:
             with contextlib.suppress(MemoryError):  # What has changed must be known to the journal.
                 reply.answer["meta"] = message.meta
@@ -188,7 +193,9 @@ class RankingService(ServiceState):
     def replay(self, fields: list[Any], number: int | None, waiting: Any, feedback: bytes) -> None:
         """Repeat the change of an `Outcome`."""
         # What was accepted before is accepted again.
-        growth_limited(math.inf).run(self._replay, fields, number, waiting, feedback)
+        within = growth_limited(math.inf)
+        within.run(LENIENT.set, True)
+        within.run(self._replay, fields, number, waiting, feedback)
 
     def _replay(self, fields: list[Any], number: int | None, waiting: Any, feedback: bytes) -> None:
         kind, *rest = fields

@@ -37,15 +37,15 @@ class Needs:
     ----------
     draws, takes_documents
         Whether the serving model draws lists, and takes features that are no numbers.
-    takes_context, takes_time, remembers
-        Whether any model looks at the context, asks for the time, or remembers feedback.
+    takes_context, takes_time, takes_vectors, remembers
+        Whether any model looks at the context, asks for the time, takes vectors, or remembers feedback.
     reads_tables
         Whether the models are rankers alone that read documents as they come, numbers as columns of an array.
     """
 
     __slots__ = (
         "draws", "models", "parts", "reads_tables", "remembers", "takes_any_context", "takes_context", "takes_documents",
-        "takes_time",
+        "takes_time", "takes_vectors",
     )  # fmt: skip
 
     def __init__(self, models: list[Any], takes_any_context: bool = False) -> None:
@@ -56,6 +56,7 @@ class Needs:
         serving, able = abilities_of(models[0]), [abilities_of(each) for each in models]
         self.draws, self.takes_documents = serving.draws, serving.takes_documents
         self.takes_context, self.takes_time = any(a.takes_context for a in able), any(a.takes_time for a in able)
+        self.takes_vectors = any(a.takes_vectors for a in able)
         self.remembers = any(a.remembers for a in able)
         self.reads_tables = self.takes_documents and all(len(steps_of(each)) == 1 for each in models)
 

@@ -18,6 +18,7 @@ from online_rank.limits import MAX_REQUEST_DEPTH
 from online_rank.serving.clock import CLOCK
 from online_rank.serving.kinds import EXAMPLES
 from online_rank.serving.messages import BINARY_BEGINS, IN_COLUMNS, Command, Id, Message, Query
+from online_rank.serving.vectors import documents_of, width_of
 
 _COLON = ord(":")
 #: Stands between what waits with a query and its request: no JSON has this character outside of a text, nor as it is in one.
@@ -108,14 +109,22 @@ def _in_binary(request: bytes) -> dict[str, Any]:
         raise RequestError(
             f"the head of a request in binary has features and documents, not rows; this one {wrong}", fields.get("id")
         )
-    shape = len(fields["documents"]), len(fields["features"])
+    vectors = fields.pop("vectors", {})
+    shape = len(fields["documents"]), width_of(fields["features"], vectors)
     n_bytes, expected = len(request) - end - 1, 4 * shape[0] * shape[1]
     if n_bytes != expected:
         raise RequestError(
-            f"rows has {n_bytes} bytes; {shape[0]} documents of {shape[1]} features, 4 bytes a value, are {expected}",
+            f"rows has {n_bytes} bytes; {shape[0]} documents of {shape[1]} values, 4 bytes each, are {expected}",
             fields.get("id"),
         )
-    fields["rows"] = np.frombuffer(request, "<f4", offset=end + 1).reshape(shape)
+    rows = np.frombuffer(request, "<f4", offset=end + 1).reshape(shape)
+    if not vectors:
+        fields["rows"] = rows
+        return fields
+    features, documents = fields.pop("features"), fields.pop("documents")
+    if len({*documents}) < len(documents) or len({*features}) < len(features):
+        raise RequestError("features or documents has a name twice", fields.get("id"))
+    fields["docs"] = dict(zip(documents, documents_of(rows, features, vectors), strict=True))
     return fields
 
 

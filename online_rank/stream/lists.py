@@ -165,7 +165,9 @@ class Lists:
             warnings.warn(f"{file}: {told}", ReadWarning, stacklevel=6)
 
     def _rows_of(self, table: Table) -> Iterator[Rows]:
-        wanted = [column.name for column in self.plan.columns if column.role != "left out"]
+        joined = self.plan.joined
+        used = [column.name for column in self.plan.columns if column.role != "left out"]
+        wanted = [name for name in used if name not in joined or name in joined[name]]
         names = [*table.kinds]
         for batch in table.batches(wanted):
             if batch.rows.schema.names != names:

@@ -1,6 +1,7 @@
 """The roles of the columns of files, for readers, commands, reports and exports."""
 
 import json
+import types
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -8,11 +9,13 @@ from typing import Any, NamedTuple
 from online_rank.base import abilities_of, names_added, steps_of
 from online_rank.preprocessing._keys import DOCUMENT
 from online_rank.preprocessing.history import History
+from online_rank.preprocessing.vector_columns import vectors_of_columns
 from online_rank.query.levels import is_level
 from online_rank.query.names import in_nfc, is_index_name, is_outcome_name
 from online_rank.query.times import RELATIVE
 from online_rank.stream.pace import half_lives_of
 from online_rank.stream.values import MISSING_WORDS, Faults, TimeFormat, arrow, numbers_of, other_than_dates, plain, time_format
+from online_rank.stream.vectors import OF_QUERY, are_json_vectors, columns_named
 
 #: The most different texts among the first rows of a column that is a category.
 _MOST_LEVELS = 100
@@ -25,6 +28,7 @@ _NO_NUMBERS = {
     "text": "text: convert numbers; AdditiveRanker takes categories (--ranker additive), HashedFeatures(text=...) words",
     "time": "a time: AdditiveRanker takes it (--ranker additive), others a number, such as an age in days",
     "empty": "it has no values at the beginning of the table: name it as a feature to read it",
+    "vector": "a vector: AdditiveRanker takes it (--ranker additive)",
     "other": "neither numbers nor booleans",
 }
 
@@ -44,7 +48,7 @@ class Column(NamedTuple):
     type : str
         "number", "boolean" (0 and 1 as a feature), "text", "time", "empty" or "other".
     role : str
-        "feature", "query", "grade", "document", "event time", "context", or "left out".
+        "feature", "query", "grade", "document", "event time", "context", "part of a vector", or "left out".
     why : str
         Why it is left out.
     unit, zone : str
@@ -67,11 +71,19 @@ class Plan:
     columns
         The columns. They are made when somebody asks for one: one large id in LETOR text stands for millions.
     categories
-        The features whose values are texts, or booleans for a model that takes these as categories.
+        The features whose values are no numbers: texts, vectors, or booleans for a model that takes these as categories.
+    joined
+        For each vector that is made of other columns, the names of these.
     """
 
-    def __init__(self, columns: Iterable[Column], *, categories: Collection[str] = ()) -> None:
-        self._given, self.categories = columns, frozenset(categories)
+    def __init__(
+        self,
+        columns: Iterable[Column],
+        *,
+        categories: Collection[str] = (),
+        joined: Mapping[str, tuple[str, ...]] = types.MappingProxyType({}),
+    ) -> None:
+        self._given, self.categories, self.joined = columns, frozenset(categories), joined
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
@@ -144,8 +156,10 @@ class Options(NamedTuple):
         The features that the model knows by name; None if it knows none.
     learned
         What it has learned them as: "text" or "number".
-    by_name, categories
-        Whether the model knows features by name, and takes texts.
+    by_name, categories, takes_vectors
+        Whether the model knows features by name, takes texts, and takes vectors.
+    vectors, query_vectors
+        The columns of vectors of documents and of queries, by the names of the vectors.
     untrimmed
         The features of which it has learned categories with blanks around them.
     keys, timed, half_lives
@@ -162,6 +176,9 @@ class Options(NamedTuple):
     learned: Mapping[str, str]
     by_name: bool = False
     categories: bool = False
+    takes_vectors: bool = False
+    vectors: Mapping[str, str] = types.MappingProxyType({})
+    query_vectors: Mapping[str, str] = types.MappingProxyType({})
     untrimmed: Collection[str] = ()
     keys: Collection[str] = ()
     timed: bool = False
@@ -201,7 +218,8 @@ def options_of(
     in_form["context"] = [*in_form["context"], *(name for name in in_form["exclude"] if name in keys)]
     in_form["exclude"] = dict.fromkeys(name for name in in_form["exclude"] if name not in keys)
     return Options(
-        roles, **in_form, learned=_learned_by(model), by_name=by_name, categories=able.takes_documents, keys=tuple(keys),
+        roles, **in_form, learned=_learned_by(model), by_name=by_name, categories=able.takes_documents,
+        takes_vectors=able.takes_vectors, keys=tuple(keys),
         timed=able.takes_time, untrimmed=_untrimmed_by(model), half_lives=half_lives_of(model), **others,
     )  # fmt: skip
 
@@ -211,7 +229,8 @@ def known_to(model: Any) -> list[str] | None:
     steps = () if model is None else steps_of(model)
     names = next((names for step in steps if (names := getattr(step, "feature_names", None))), None)
     # The levels of a category are features of the model, and one of a table.
-    found = dict.fromkeys(str(name[0] if is_level(name) else name) for name in names or ())
+    vectors = vectors_of_columns(model)
+    found = dict.fromkeys(vectors.get(str(name), str(name[0] if is_level(name) else name)) for name in names or ())
     return None if names is None else [name for name in found if name not in names_added(model)]
 
 
@@ -249,7 +268,9 @@ def plan_of(table: Any, named: Mapping[str, str | None], options: Options) -> Pl
         A column does not exist or has two roles, a feature is not numeric, or no features are left.
     """
     features, exclude, known = options.features, options.exclude, options.known
-    roles: dict[str, str] = {}
+    joined = joined_columns(table, options)
+    roles: dict[str, str] = {column: "part of a vector" for parts in joined.values() for column in parts}
+    roles |= {column: "context" for column in vectors_of_queries(table, options) if column not in roles}
     for role, column in [*named.items(), *(("context", column) for column in options.context)]:
         if column is not None:
             _require_columns(table, [column])
@@ -257,6 +278,7 @@ def plan_of(table: Any, named: Mapping[str, str | None], options: Options) -> Pl
                 raise ValueError(f"{table.name}: column {column!r} cannot be {roles[column]} and {role} at once")
             roles[column] = role
     keys = [key for key in options.keys if key not in roles and key != DOCUMENT]
+    features = None if features is None else [name for name in features if name not in joined]
     _require_columns(table, [*(features or ()), *exclude, *keys])
     if features is not None and len(set(features)) < len(features):
         raise ValueError("features names a column twice")
@@ -265,7 +287,7 @@ def plan_of(table: Any, named: Mapping[str, str | None], options: Options) -> Pl
             raise ValueError(f"{table.name}: column {column!r} cannot be {roles[column]} and a feature at once")
     if features is None and known is not None:
         features = [name for name in known if name in table.kinds and name not in roles and name not in exclude]
-        if not features:
+        if not features and not joined:
             raise ValueError(f"{table.name}: no column is called as one of the features of the model: {listed(known)}")
     if features is not None:
         features = [*dict.fromkeys([*features, *keys])]
@@ -282,13 +304,38 @@ def plan_of(table: Any, named: Mapping[str, str | None], options: Options) -> Pl
     if features is not None:
         found = {column.name: column for column in columns}
         columns = [*(found[name] for name in features), *(column for column in columns if column.role != "feature")]
+    columns += [Column(name, "vector", "context" if name.startswith(OF_QUERY) else "feature") for name in joined]
     categories = [column.name for column in columns if column.role == "feature" and _is_category(column, options)]
-    plan = Plan(columns, categories=categories)
+    plan = Plan(columns, categories=categories, joined=joined)
     # A log of clicks may name documents alone.
     if not plan.features and (features is None or "click" not in named):
         reasons = f" ({'; '.join(plan.in_words()[1:])})" if plan.left_out else ""
         raise ValueError(f"{table.name}: features is empty: no other column has numbers{reasons}")
     return plan
+
+
+def joined_columns(table: Any, options: Options) -> dict[str, tuple[str, ...]]:
+    """The columns of each vector that is declared: of documents by its name, of queries after `OF_QUERY`.
+
+    Raises ValueError if a column is not there, or a vector is called as another column.
+    """
+    declared = {**options.vectors, **{OF_QUERY + name: spec for name, spec in options.query_vectors.items()}}
+    found: dict[str, tuple[str, ...]] = {}
+    for name, spec in declared.items():
+        try:
+            found[name] = columns_named(spec, [*table.kinds])
+        except ValueError as error:
+            raise ValueError(f"{table.name}: {error}") from None
+        if name in table.kinds and found[name] != (name,):
+            raise ValueError(f"{table.name}: the vector {name!r} is called as a column that is no part of it")
+    return found
+
+
+def vectors_of_queries(table: Any, options: Options) -> list[str]:
+    """The columns that are vectors of queries by their names."""
+    if not options.takes_vectors:
+        return []
+    return [name for name, kind in table.kinds.items() if kind == "vector" and name.startswith(OF_QUERY)]
 
 
 def _require_columns(table: Any, columns: Iterable[str]) -> None:
@@ -301,7 +348,7 @@ def _require_columns(table: Any, columns: Iterable[str]) -> None:
 def _is_category(column: Column, options: Options) -> bool:
     """Whether a feature is a category: text, or booleans unless the model has learned them as numbers."""
     is_boolean = column.type == "boolean" and options.categories and options.learned.get(column.name) != "number"
-    return column.type == "text" or is_boolean
+    return column.type in ("text", "vector") or is_boolean
 
 
 def _format_of(table: Any, column: str) -> TimeFormat:
@@ -319,6 +366,8 @@ def _use_of(
 ) -> tuple[str, str]:
     """The kind of a column without another role, and why it is not a feature; empty if it is."""
     kind, chosen = table.kinds[column], column in (options.keys if features is None else features)
+    if kind == "text" and options.takes_vectors and are_json_vectors(table.column(table.first, column)):
+        kind = "vector"
     learned = options.learned.get(column, kind)
     if column in options.exclude:
         return kind, "excluded"
@@ -333,7 +382,8 @@ def _use_of(
         kind = "time" if learned == "number" and kind == "text" and _has_dates(table, column, options) else learned
     if kind == "time" and learned == "text":  # By an earlier version, each date as a category.
         kind = "text"
-    why = "" if kind == "time" and options.categories else _NO_NUMBERS.get(kind, "")
+    is_taken = (kind == "time" and options.categories) or (kind == "vector" and options.takes_vectors)
+    why = "" if is_taken else _NO_NUMBERS.get(kind, "")
     if kind == "text":
         kind, why = _use_of_text(table, column, chosen, options)
     if chosen and why and kind != "empty":

@@ -3,7 +3,7 @@
 import collections
 import itertools
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
@@ -11,13 +11,14 @@ import numpy as np
 from online_rank import arguments
 from online_rank.base import abilities_of
 from online_rank.preprocessing._keys import DOCUMENT
-from online_rank.query import ONE, Block, single
+from online_rank.query import ONE, Block, SparseRows, single
 from online_rank.query.context import read_context
 from online_rank.stream.lists import Lists
 from online_rank.stream.neighbours import Sizes
 from online_rank.stream.plan import Options, Plan, n_features_of, options_of
 from online_rank.stream.rows import Rows, joined, stacked
 from online_rank.stream.source import ReadError, ReadWarning
+from online_rank.stream.vectors import OF_QUERY, from_array
 
 Negative: TypeAlias = Literal["error", "zero", "skip"]
 Missing: TypeAlias = Literal["error", "zero", "keep"]
@@ -85,8 +86,8 @@ class Queries(Lists, Iterator[tuple[Any, ...]]):
         every, self._ahead = [*self._ahead, *self._found], collections.deque()
         if self._error is not None:
             raise self._error
-        if any(self.plan.kinds[name] == "text" for name in self.plan.categories):
-            raise TypeError("all() takes features that are numbers: exclude features of text, or read query by query")
+        if any(self.plan.kinds[name] in ("text", "vector") for name in self.plan.categories):
+            raise TypeError("all() takes features that are numbers: exclude texts and vectors, or read query by query")
         if not every:
             return Documents(np.empty((0, self._options.n_features or 0)), np.empty(0, np.int64), np.empty(0, np.int64), [])
         if any(rows.weights is not None for rows in every):
@@ -141,6 +142,9 @@ class Queries(Lists, Iterator[tuple[Any, ...]]):
 
     def _query(self, rows: Rows) -> tuple[Any, ...]:
         options = self._options
+        if self.is_letor and (options.vectors or options.query_vectors):
+            x = _with_vectors(self._block(rows), options)
+            return (x, rows.y, rows.qids[0], rows.docids) if options.with_ids else (x, rows.y)
         plain = rows.numbered and rows.weights is None and not (options.keys or options.timed)
         x = rows.X if plain else self._block(rows)
         return (x, rows.y, rows.qids[0], rows.docids) if self._options.with_ids else (x, rows.y)
@@ -154,6 +158,17 @@ class Queries(Lists, Iterator[tuple[Any, ...]]):
             names = None if rows.numbered else rows.names
             return Block(rows.X, None, single(n), w, ids=ids, names=names, context=context, at=at)
         return Block(documents_of(rows, self.plan), None, single(n), w, ids=ids, form=dict, context=context, at=at)
+
+
+def _with_vectors(block: Block, options: Options) -> Block:
+    """A query of LETOR text with ranges of its features as vectors. Raises ReadError."""
+    if isinstance(block.X, SparseRows):
+        raise ReadError("vectors are ranges of features of dense LETOR text, and this text has sparse rows")
+    try:
+        documents, about = from_array(block.X, options.vectors, options.query_vectors)
+    except ValueError as error:
+        raise ReadError(str(error)) from None
+    return block._replace(X=documents, names=None, form=dict, context=(about,) if about else None)
 
 
 def documents_of(rows: Rows, plan: Plan) -> list[dict[str, Any]]:
@@ -178,15 +193,22 @@ def context_of(rows: Rows, plan: Plan) -> tuple[dict[str, Any]] | None:
     if not names:
         return None
     found, qid = {}, rows.qids[0]
-    for name in names:
-        found[name], *others = dict.fromkeys(rows.more[name])
+    for column in names:
+        values, name = rows.more[column], column.removeprefix(OF_QUERY) if plan.kinds[column] == "vector" else column
+        found[name], *others = _different(values)
         if others:
             what = f"{found[name]!r:.60} and {others[0]!r:.60} in column {name!r}, which is of the query itself"
             raise ReadError(f"query {qid} has {what}")
+    found = {name: value for name, value in found.items() if value is not None or name in names}
     try:
         return (read_context(found),)
     except (TypeError, ValueError) as error:
         raise ReadError(f"query {qid}: {error}") from None
+
+
+def _different(values: list[Any]) -> list[Any]:
+    """The different values, in order; vectors among them."""
+    return [*{value.tobytes() if isinstance(value, np.ndarray) else value: value for value in reversed(values)}.values()][::-1]
 
 
 def _ids_of(rows: Rows) -> tuple[str, ...]:
@@ -227,6 +249,8 @@ def read(
     exclude: Sequence[str] = (),
     event_time: str | None = None,
     context: Sequence[str] = (),
+    vectors: Mapping[str, str] | None = None,
+    query_vectors: Mapping[str, str] | None = None,
     group: Sizes | Sequence[Sizes | None] | None = None,
     with_ids: bool = False,
     negative: Negative = "error",
@@ -268,6 +292,11 @@ def read(
         says what was found. All rows must have this unit, and queries come in the order of their first rows.
     context
         The columns with what is known of a query itself, the same in all of its rows (`CrossFeatures`); no features.
+    vectors, query_vectors
+        `{name: column}` of vectors of documents, and of their queries, for a model that takes vectors (`AdditiveRanker`): a
+        column of lists, or a range of columns of numbers, `"e0..e255"`; in LETOR text a range of features, `"1..256"`. Lists of
+        numbers are vectors without being named: in parquet, JSON and frames as they are, in csv as JSON lists. A column of
+        lists that is called `context NAME` has the vectors of queries.
     group : path or (q,) integers, or a sequence of these with one entry a source
         Sizes of the groups, in place of ids of queries. Without ids they are looked for in `FILE.query` and `FILE.group`.
         Weights of queries are read with them from `FILE.weight`: a line for each query, or for each document. A query is then a
@@ -359,6 +388,8 @@ def read(
         features=features,
         exclude=exclude,
         context=context,
+        vectors={} if vectors is None else dict(vectors),
+        query_vectors={} if query_vectors is None else dict(query_vectors),
         with_ids=with_ids,
         negative=negative,
         missing=missing or usual,

@@ -14,6 +14,7 @@ from online_rank.stream.bounded import note_long_texts, shared
 from online_rank.stream.plan import Column, Options, Plan
 from online_rank.stream.tables import Batch, Table
 from online_rank.stream.values import Faults, arrow, grades_of, ids_of, is_text, kind_of, numbers_of, plain, times_of
+from online_rank.stream.vectors import joined_vectors, vectors_in
 from online_rank.stream.wide import numbers_in
 
 
@@ -147,6 +148,10 @@ def rows_of(table: Table, batch: Batch, plan: Plan, options: Options, trimmed: T
     docids = []
     if document is not None:
         docids = _ids(table, batch, document, "document", faults).to_pylist()
+
+    def trimmed_of(column: Column) -> Trimmed | None:
+        return None if column.name in options.untrimmed else trimmed
+
     changed = arrow("pyarrow.compute").not_equal(qids[1:], qids[:-1]).to_numpy(zero_copy_only=False)
     starts = [0, *(np.flatnonzero(changed) + 1).tolist()] if n else []
     return Rows(
@@ -160,7 +165,7 @@ def rows_of(table: Table, batch: Batch, plan: Plan, options: Options, trimmed: T
         tuple(numbers),
         None if time is None else times_of(table.column(batch.rows, time), plan.time_format(time), faults, time),
         {
-            column.name: _listed(table, batch, column, faults, None if column.name in options.untrimmed else trimmed)
+            column.name: _listed(table, batch, column, faults, trimmed_of(column), plan.joined.get(column.name, ()))
             for column in plan.columns
             if _is_listed(column, plan)
         },
@@ -179,8 +184,17 @@ def _is_listed(column: Column, plan: Plan) -> bool:
     return column.role in ("context", "position", "click", "propensity") or column.name in plan.categories
 
 
-def _listed(table: Table, batch: Batch, column: Column, faults: Faults, trimmed: Trimmed | None) -> list[Any]:
-    """The values of such a column: numbers, texts, or what the context takes; NaN or None where missing."""
+def _listed(
+    table: Table, batch: Batch, column: Column, faults: Faults, trimmed: Trimmed | None, parts: Sequence[str] = ()
+) -> list[Any]:
+    """The values of such a column: numbers, texts, vectors, or what the context takes; NaN or None where missing.
+
+    A vector may have other columns as its `parts`.
+    """
+    if column.type == "vector":
+        columns = [*table.columns(batch.rows, parts or [column.name])]
+        alone = len(columns) == 1 and kind_of(columns[0]) in ("vector", "text")
+        return vectors_in(columns[0], faults, column.name) if alone else joined_vectors(columns, faults, parts)
     values = table.column(batch.rows, column.name, as_id=column.type == "text")
     if column.role in ("position", "propensity") or (column.role == "click" and column.type != "text"):
         return numbers_of(values, column.type, faults, column.name).tolist()

@@ -100,7 +100,8 @@ def kind_of(values: Any) -> str:
         return "time"
     if types.is_null(kind):
         return "empty"
-    return "other"
+    is_list = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+    return "vector" if is_list and (types.is_integer(kind.value_type) or types.is_floating(kind.value_type)) else "other"
 
 
 def kind_of_text(values: Any) -> str:
@@ -136,7 +137,7 @@ def numbers_of(values: Any, kind: str, faults: Faults, column: str) -> np.ndarra
     values, unread = plain(values), Faults()
     if kind == "time":
         return _dates_of(values, faults, column)
-    if kind_of(values) in ("time", "other"):
+    if kind_of(values) in ("time", "other", "vector"):
         what = f"column {column!r} holds {values.type}, and numbers are wanted"
         faults.note(np.ones(len(values), bool), lambda i: f"{what}: make them numbers, such as days")
         return np.full(len(values), np.nan)

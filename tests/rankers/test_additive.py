@@ -404,7 +404,7 @@ def test_dicts_and_arrays_with_missing_values_give_the_same_state():
         ({"d0": {"price": 10**400}}, "feature 'price' of document 'd0' is .*largest float"),
         ({"d0": {"price": {"a": 1}}}, "feature 'price' of document 'd0' is .*features are numbers, texts"),
         ({"d0": {"new": 1.0}, "d1": {"new": "x"}}, "feature 'new' of document 'd1' is a text, 'x', and a number elsewhere"),
-        ({"d0": {"tags": [1]}}, "feature 'tags' of document 'd0' is .*a list holds texts"),
+        ({"d0": {"tags": ["new", 1]}}, "feature 'tags' of document 'd0' is .*a list holds texts"),
     ],
 )
 def test_bad_documents_are_named_and_change_nothing(bad, message):

@@ -133,6 +133,17 @@ def growing_trees():
     return model._trees
 
 
+def vectors(model):
+    """A model that has learned vectors, of queries and without one."""
+    rng = np.random.default_rng(0)
+    for i in range(12):
+        x = {f"d{i}": {"embedding": rng.normal(size=3).tolist()} for i in range(5)}
+        context = {"embedding": [1.0, 2.0, 3.0]} if i % 2 or type(model).__name__ == "VectorRanker" else None
+        context = {"user": f"u{i % 3}"} if type(model).__name__ == "Tastes" else context
+        model.learn_one(x, dict(zip(x, [0, 1, 2, 1, 0], strict=True)), context=context)
+    return model
+
+
 def trace():
     from online_rank.evaluate import progressive
 
@@ -173,7 +184,13 @@ MADE = {
         lambda: shown_and_clicked(online_rank.ClickPerceptron()),
         lambda: shown_and_clicked(online_rank.ClickPerceptron(credit="propensity", examination=(1.0,) * 5)),
     ],
+    "AdditiveRanker": [
+        lambda: teach(online_rank.AdditiveRanker()),
+        lambda: teach(online_rank.AdditiveRanker(), named=True),
+        lambda: vectors(online_rank.AdditiveRanker()),
+    ],
     "BayesianUser": [lambda: user("dbn")],
+    "BilinearLearner": [lambda: vectors(online_rank.VectorRanker())._learner],
     "BrowsingUser": [lambda: user("ubm")],
     "CascadeUser": [lambda: user("perfect")],
     "DependentUser": [lambda: user("dependent")],
@@ -197,6 +214,10 @@ MADE = {
     ],
     "Trace": [trace],
     "TrustUser": [lambda: user("trust", max_grade=4)],
+    "Tastes": [lambda: vectors(online_rank.Tastes())],
+    "VectorColumns": [lambda: vectors(online_rank.AdditiveRanker())._vectors],
+    "VectorFeatures": [lambda: vectors(online_rank.VectorFeatures())],
+    "VectorRanker": [lambda: vectors(online_rank.VectorRanker()), lambda: vectors(online_rank.VectorRanker(half_life=0))],
     "RankingPipeline": [lambda: teach(online_rank.StreamScaler() | online_rank.PerceptronRanker())],
 }
 

@@ -13,6 +13,14 @@ def export(
     to: Annotated[str, value("FORMAT", f"{', '.join(TARGETS)}.")],
     out: Out = None,
     name: Annotated[str, value("NAME", "Name of the model in the target.")] = "online_rank",
+    vector: Annotated[
+        str | None,
+        value(
+            "NAME",
+            "Write the matrix of this vector alone, which maps the vector of a query to the one to search an index with; "
+            "formats are c, duckdb, npy, onnx and pgvector.",
+        ),
+    ] = None,
     map_feature: Annotated[
         list[str] | None,
         value(
@@ -40,9 +48,12 @@ def export(
 
     A model that the target cannot compute is refused, with the reason and the targets that can.
     """
-    from online_rank.cli.export import check_on, look_at_files, run
+    from online_rank.cli.export import check_on, look_at_files, run, write_matrix
 
     with warned_on_stderr():
+        if vector is not None:
+            write_matrix(model, to, out, name, vector)
+            return
         if reading.dry_run:
             look_at_files(model, check, reading, runs or [])
         run(model, to, out, name, map_feature or [], features_out, runs or [])

@@ -1,0 +1,313 @@
+"""A perceptron on pairs of vectors: scores q' W d, and updates of rank one.
+
+The matrix that learns is M + sum of l_r' r_r, a stored matrix (p, k) and a few terms that are folded in together. With the sum
+kept A + (1 - kept) M + sum of share_r l_r' r_r its average costs one product more, and an update costs p + k.
+
+Storage is float32, and no product is fused: the bits are the same on every processor.
+"""
+
+import math
+
+import numpy as np
+
+from online_rank._kernels import codes, primitives
+from online_rank._kernels import workspace as at
+from online_rank._kernels._jit import inlined, kernel, leaf
+from online_rank._kernels.arrays import all_finite, copy_to
+from online_rank._kernels.best_violators import keys_of
+from online_rank._kernels.credit import Update, hinge, prepare_hinges, room_for_pairs
+from online_rank._kernels.dense import _combine_rows
+from online_rank._kernels.fits import require
+from online_rank._kernels.graded import grade_query
+from online_rank._kernels.perceptron import margin_of, respond, settings, share_of_spread
+from online_rank._kernels.rounds import write_round
+from online_rank._kernels.workspace import workspace
+
+#: Places among the numbers of a learner, after the counters of a perceptron. KEPT is the share of the stored average in the
+#: average. BEGINNING is the squared norm of the first matrix. ROUNDED bounds, in norm, by how much what is stored differs from
+#: the exact matrix. LOST is the loss; WEIGHED and COUNTED are the weight and the number of queries that can be ranked wrongly.
+#: COMPARED is F of the first matrix.
+KEPT, BEGINNING, ROUNDED, LOST, WEIGHED, COUNTED, COMPARED = range(codes.N_COUNTERS, codes.N_COUNTERS + 7)
+N_NUMBERS = codes.N_COUNTERS + 7
+#: The most terms that wait to be folded in.
+TERMS = 32
+#: Half the distance of float32 numbers next to 1.
+_UNIT = 2.0**-24
+
+
+@leaf
+def _add_product(matrix, q, factor, t):
+    """t (k,) += factor * q' matrix: eight rows at a time in float32, whose sums are added up in float64."""
+    p, k = matrix.shape
+    for i in range(0, p - 7, 8):
+        a, b = np.float32(factor * q[i]), np.float32(factor * q[i + 1])
+        c, d = np.float32(factor * q[i + 2]), np.float32(factor * q[i + 3])
+        e, f = np.float32(factor * q[i + 4]), np.float32(factor * q[i + 5])
+        g, h = np.float32(factor * q[i + 6]), np.float32(factor * q[i + 7])
+        for j in range(k):
+            first = (a * matrix[i, j] + b * matrix[i + 1, j]) + (c * matrix[i + 2, j] + d * matrix[i + 3, j])
+            second = (e * matrix[i + 4, j] + f * matrix[i + 5, j]) + (g * matrix[i + 6, j] + h * matrix[i + 7, j])
+            t[j] += np.float64(first + second)
+    for i in range(p - p % 8, p):
+        a64 = factor * q[i]
+        for j in range(k):
+            t[j] += a64 * matrix[i, j]
+
+
+@leaf
+def _add_terms(left, right, shares, n, q, averaged, t):
+    """t += the product of q and the terms, by their shares in the average or all of them."""
+    for r in range(n):
+        factor = primitives.row_dot(left, r, q)
+        if averaged:
+            factor *= shares[r]
+        for j in range(t.shape[0]):
+            t[j] += factor * right[r, j]
+
+
+@kernel
+def adapt(q, matrix, average, left, right, shares, numbers, n, averaged, t):
+    """t (k,) = W' q by the average, or by the matrix that learns.
+
+    Parameters
+    ----------
+    q : (p,) float64
+    matrix, average : (p, k) float32; the average is (0, k) without one
+    left, right, shares : the terms that wait, (TERMS, p) and (TERMS, k) float32, and their shares in the average (TERMS,)
+    numbers : (N_NUMBERS,)
+    n : number of terms
+    averaged : whether to take the average
+    t : out
+    """
+    p, k = matrix.shape
+    require(q.shape[0] == p and t.shape[0] == k and left.shape[1] == p and right.shape[1] == k)
+    require(0 <= n <= left.shape[0] and n <= right.shape[0] and n <= shares.shape[0] and numbers.shape[0] == N_NUMBERS)
+    t[:] = 0.0
+    kept = numbers[KEPT] if averaged else 0.0
+    if kept > 0.0:
+        require(average.shape[0] == p and average.shape[1] == k)
+        _add_product(average, q, kept, t)
+    if kept < 1.0:
+        _add_product(matrix, q, 1.0 - kept, t)
+    _add_terms(left, right, shares, n, q, averaged, t)
+
+
+@kernel
+def norms(D, inverse):
+    """inverse (m,) = 1 / |d_i| of documents (m, k), and 0 for a document of length 0. Returns whether all are finite."""
+    require(D.shape[0] == inverse.shape[0])
+    finite = True
+    m = D.shape[0]
+    for i in range(0, m - 3, 4):
+        inverse[i], inverse[i + 1], inverse[i + 2], inverse[i + 3] = primitives.four_row_squares(D, i)
+    for i in range(m - m % 4, m):
+        _, inverse[i] = primitives.row_dot_and_square(D, i, D[i])
+    for i in range(m):
+        finite &= math.isfinite(inverse[i])
+        inverse[i] = 1.0 / math.sqrt(inverse[i]) if inverse[i] > 0.0 else 0.0
+    return finite
+
+
+@kernel
+def score(D, t, inverse, s):
+    """s (m,) = the products of documents (m, k), scaled to length 1 by their `inverse` lengths, and t (k,)."""
+    require(D.shape[1] == t.shape[0] and D.shape[0] == inverse.shape[0] == s.shape[0])
+    m = D.shape[0]
+    for i in range(0, m - 3, 4):
+        s[i], s[i + 1], s[i + 2], s[i + 3] = primitives.four_row_dots(D, i, t)
+    for i in range(m - m % 4, m):
+        s[i] = primitives.row_dot(D, i, t)
+    for i in range(m):
+        s[i] *= inverse[i]
+
+
+@leaf
+def _count_average(shares, n, decay, numbers):
+    """Count the matrix that learns, with n terms, in its average."""
+    numbers[codes.AVERAGED] = decay * numbers[codes.AVERAGED] + 1.0
+    new = 1.0 / numbers[codes.AVERAGED]
+    numbers[KEPT] *= 1.0 - new
+    for r in range(n):
+        shares[r] += (1.0 - shares[r]) * new
+
+
+@leaf
+def rounding_of(p, k, numbers):
+    """By how much a difference of two computed scores may differ from the difference by the exact matrix.
+
+    Eight rows of the stored matrix are added up in float32, which rounds each of their terms by at most six units; all other
+    sums are float64. Documents and queries are exact by definition.
+    """
+    norm = math.sqrt(numbers[BEGINNING] + numbers[codes.CAPPED_SQUARES]) + numbers[ROUNDED]
+    return 2.0 * (numbers[ROUNDED] + (8.0 * _UNIT + 2.0 * (p + k + TERMS + 4) * 2.0**-52) * norm)
+
+
+@leaf
+def _write_term(q, z, square, left, right, shares, n, numbers):
+    """Write the term q' z as number n, and count what is lost where float32 rounds it."""
+    for i in range(q.shape[0]):
+        left[n, i] = q[i]
+    for j in range(z.shape[0]):
+        right[n, j] = z[j]
+    shares[n] = 0.0
+    numbers[ROUNDED] += 1.01 * _UNIT * math.sqrt(square) + 2.0**-126 * z.shape[0]
+
+
+@inlined
+def _hinges_of_beginning(D, inverse, q, factor, update, work):
+    """F of factor * I on the pairs of an update, whose credit is in the workspace."""
+    m = D.shape[0]
+    cosines, k = np.empty(m), work.reals[at.LISTED_SCORES, :m]
+    score(D, q, inverse, cosines)
+    for i in range(m):
+        cosines[i] *= factor
+    keys_of(cosines, update.graded, 0.0, k, work.reals[at.TERMS, :m])
+    return hinge(update, prepare_hinges(update, work), k, work)
+
+
+@leaf
+def _scaled(c, inverse, scaled):
+    """scaled (m,) = c times the inverse lengths of documents."""
+    for i in range(c.shape[0]):
+        scaled[i] = c[i] * inverse[i]
+
+
+@kernel
+def learn(
+    D, inverse, q, y, weight, discounts, config, matrix, average, left, right, shares, numbers, n, factor, served, row
+):  # fmt: skip
+    """Learn from one query.
+
+    Parameters
+    ----------
+    D, inverse : documents (m, k), and the inverse of their lengths
+    q : (p,) float64, the vector of the query: float32 numbers, of length 1
+    y, weight : grades (m,), and the sample weight
+    discounts, config : as `perceptron.learn` takes them
+    matrix, average, left, right, shares, numbers, n : as for `adapt`; `shares` and `numbers` change, and row n of `left` and
+        `right` is written
+    factor : kappa, if the matrix began with kappa I, whose losses on the pairs are then added up; otherwise 0
+    served : (m,) scores that were served, which decide the pairs; (0,) for the scores of the matrix that learns
+    row : (10,) out, a `Round`
+
+    Returns
+    -------
+    1 if a term was added, 0 if there was nothing to add; -1 for bad values, after which nothing has changed.
+    """
+    m, k = D.shape
+    p = q.shape[0]
+    require(y.shape[0] == m and discounts.shape[0] >= m and n < left.shape[0] and n < right.shape[0] and n < shares.shape[0])
+    require(row.shape[0] == 10 and served.shape[0] in (0, m) and left.shape[1] == p and right.shape[1] == k)
+    require(numbers.shape[0] == N_NUMBERS and inverse.shape[0] == m and (factor == 0.0 or p == k))
+    target, rule = settings(config, discounts)
+    work = workspace(m)
+    s, c = work.reals[at.SCORES, :m], work.reals[at.CREDIT, :m]
+    t, z, other, scaled = np.empty(k), np.empty(k), np.empty(k), np.empty(m)
+    if served.shape[0] > 0:
+        copy_to(s, served)
+    else:
+        adapt(q, matrix, average, left, right, shares, numbers, n, False, t)
+        score(D, t, inverse, s)
+    graded = grade_query(target, y, work)
+    if not (graded.levels >= 0 and all_finite(s) and weight >= 0.0 and math.isfinite(weight)):
+        return -1
+    if graded.levels < 2:
+        write_round(row, 0.0, 0.0, 0.0, 0.0, weight, m, 1.0, 0.0, True)
+        return 0
+    offset = margin_of(rule, numbers)
+    loss, mass, v_max, scale = respond(target, rule, graded, s, weight, offset, work)
+    square, share, compared = 0.0, 1.0, 0.0
+    of_spread, of_sort = numbers[codes.SPREAD_SQUARES], numbers[codes.SORT_SQUARES]
+    if loss > 0.0 and mass > 0.0:
+        spare = work.integers[at.SPARE_ITEMS]
+        _scaled(c, inverse, scaled)
+        square = _combine_rows(D, scaled, spare, z)
+        if rule.credit == codes.ADAPTIVE:
+            _scaled(work.reals[at.OTHER_CREDIT, :m], inverse, scaled)
+            other_square = _combine_rows(D, scaled, spare, other)
+            share, of_spread, of_sort = share_of_spread(square, other_square, mass, numbers)
+            for j in range(k):
+                z[j] = share * z[j] + (1.0 - share) * other[j]
+            square = primitives.sum_of_squares(z)
+        square *= primitives.sum_of_squares(q)
+        if not (math.isfinite(square) and math.isfinite(mass) and square < 1e60):
+            return -1
+        if factor > 0.0:
+            v = work.reals[at.WEIGHTS, :m]
+            update = Update(rule.credit, graded, v, s, offset, scale, share, room_for_pairs(m))
+            compared = _hinges_of_beginning(D, inverse, q, factor, update, work)
+    # Sums of m terms of float64, whose credits add up to twice the mass; documents have length 1.
+    lost = (m + 8) * 2.0**-51 * mass
+    numbers[ROUNDED] += lost
+    numbers[codes.CAPPED_SQUARES] += (math.sqrt(square) + lost) ** 2 + 2.0 * (offset + rounding_of(p, k, numbers)) * mass
+    added = 1 if square > 0.0 else 0
+    if added:
+        _write_term(q, z, square, left, right, shares, n, numbers)
+    numbers[codes.SPREAD_SQUARES], numbers[codes.SORT_SQUARES] = of_spread, of_sort
+    numbers[codes.DOCUMENTS] += m
+    numbers[codes.SQUARES] += square
+    numbers[codes.MASS] += mass
+    numbers[LOST] += weight * loss
+    numbers[WEIGHED] += weight
+    numbers[COUNTED] += 1.0
+    numbers[COMPARED] += compared
+    if average.shape[0] > 0:
+        _count_average(shares, n + added, rule.decay, numbers)
+    write_round(row, loss, mass, square, offset, weight, m, 1.0, v_max, False)
+    return added
+
+
+@kernel
+def push(D, inverse, q, c, decay, average, left, right, shares, numbers, n):
+    """Add the update q' z with z = sum of c_i d_i by a credit c (m,) from elsewhere, as from clicks.
+
+    Returns 1 if a term was added, 0 if z is 0; -1 if it is not finite, after which nothing has changed.
+    """
+    m, k = D.shape
+    require(c.shape[0] == m and inverse.shape[0] == m and left.shape[1] == q.shape[0] and right.shape[1] == k)
+    require(n < left.shape[0] and n < right.shape[0] and n < shares.shape[0] and numbers.shape[0] == N_NUMBERS)
+    z, scaled, spare = np.empty(k), np.empty(m), np.empty(m + 1, dtype=np.int64)
+    _scaled(c, inverse, scaled)
+    square = _combine_rows(D, scaled, spare, z) * primitives.sum_of_squares(q)
+    if not (math.isfinite(square) and square < 1e60):
+        return -1
+    if square > 0.0:
+        _write_term(q, z, square, left, right, shares, n, numbers)
+    numbers[codes.SQUARES] += square
+    added = 1 if square > 0.0 else 0
+    if average.shape[0] > 0:
+        _count_average(shares, n + added, decay, numbers)
+    return added
+
+
+@kernel
+def fold(matrix, average, left, right, shares, numbers, n, new, new_average):
+    """Fold n terms into new arrays: the matrix that learns, and its average.
+
+    Returns how far, in norm, the rounded matrix may be from the exact one.
+    """
+    p, k = matrix.shape
+    require(new.shape == matrix.shape and new_average.shape == average.shape and n <= left.shape[0])
+    line, mean, kept, square = np.empty(k), np.empty(k), numbers[KEPT], 0.0
+    averages = average.shape[0] > 0
+    for i in range(p):
+        for j in range(k):
+            line[j] = matrix[i, j]
+        if averages:
+            for j in range(k):
+                mean[j] = kept * average[i, j] + (1.0 - kept) * line[j]
+        for r in range(n):
+            factor = np.float64(left[r, i])
+            for j in range(k):
+                line[j] += factor * right[r, j]
+            if averages:
+                factor *= shares[r]
+                for j in range(k):
+                    mean[j] += factor * right[r, j]
+        for j in range(k):
+            new[i, j] = line[j]
+        square += primitives.sum_of_squares(line)
+        if averages:
+            for j in range(k):
+                new_average[i, j] = mean[j]
+    return 1.01 * _UNIT * math.sqrt(square) + 2.0**-126 * p * k

@@ -1,0 +1,230 @@
+"""What users like, as vectors: a decayed sum of the vectors of documents that they engaged with."""
+
+import functools
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+
+from online_rank import arguments
+from online_rank.base.anatomy import Abilities
+from online_rank.base.growth import with_zeros
+from online_rank.base.halving import halved
+from online_rank.base.leaving import last_used, warn_of_leaving
+from online_rank.base.schema import Array, Count, Derived, DictOf, Integer, Plain, Schema
+from online_rank.base.transformer import QueryTransformer
+from online_rank.base.undo import Undo
+from online_rank.feedback.arrays import shown_block
+from online_rank.preprocessing.bilinear import inverse_lengths
+from online_rank.query import Block, require_grades
+from online_rank.query.embeddings import stacked, without_vectors
+
+__all__ = ["Tastes"]
+
+#: Without room for new keys, one in this many keys leaves at once.
+_LEAVE = 16
+
+
+class Tastes(QueryTransformer):
+    r"""Give each query the taste of its user: the direction of the vectors of documents that the user engaged with.
+
+    The user is an entry of the query's context, `by`. After a query of user u with gains g_i of documents with the vectors d_i
+    of length 1, by clicks (`Clicks`) or grades,
+
+    .. math:: S_u \leftarrow 2^{-1 / H} S_u + \sum_i g_i d_i.
+
+    Before it, a query of u gets :math:`S_u` as the vector of its context that is called as the vector of documents, unless it
+    has one. `AdditiveRanker` behind it then learns how tastes and documents match (`VectorRanker`). A new user has no vector.
+
+    **Memory is bounded**: at most `max_keys` users are kept, with k float32 numbers each: 10,000 users and 768 dimensions take
+    31 MB. Without room for a new one, the sixteenth that no learned query had for longest leaves, which warns the first time.
+
+    Parameters
+    ----------
+    by
+        The entry of the context that says who asks.
+    vector
+        The name of the vectors of documents.
+    half_life
+        H, in queries of that user with engagement.
+    max_keys
+        Most users.
+
+    Attributes
+    ----------
+    n_keys, n_left : int
+        Number of users, and how many have left so far.
+
+    Raises
+    ------
+    TypeError, ValueError
+        A parameter is of the wrong type, or out of its range. Later: vectors of documents differ in length.
+
+    Examples
+    --------
+    >>> from online_rank import AdditiveRanker, Tastes
+    >>> model = Tastes("user") | AdditiveRanker()
+    >>> query = {"a": {"embedding": [1.0, 0.0]}, "b": {"embedding": [0.0, 1.0]}}
+    >>> model.learn_one(query, {"a": 1, "b": 0}, context={"user": "u17"})
+    >>> model["Tastes"].taste("u17")
+    array([1., 0.], dtype=float32)
+    """
+
+    _supervised = True
+
+    _schema = Schema(
+        n_left=Count(),
+        _n_queries=Count(),
+        _slots=DictOf(Plain(), Integer(0)),
+        _sums=Array("n_keys", None, dtype="float32", spare=True),
+        _used=Array("n_keys", dtype="int64", low=0, spare=True),
+        _keep=Derived(),
+    )
+
+    def __init__(self, by: str = "user", *, vector: str = "embedding", half_life: float = 50.0, max_keys: int = 10_000) -> None:
+        super().__init__()
+        for name, value in (("by", by), ("vector", vector)):
+            if not isinstance(value, str):
+                raise TypeError(f"{name} is {value!r:.80}; it is a name")
+        arguments.number("half_life", half_life, 1.0)
+        arguments.integer("max_keys", max_keys, 1)
+        self.by = by
+        self.vector = vector
+        self.half_life = half_life
+        self.max_keys = max_keys
+        self._keep = halved(1.0 / half_life)
+        self._slots: dict[Hashable, int] = {}
+        self._sums = np.zeros((0, 0), dtype=np.float32)
+        self._used = np.zeros(0, dtype=np.int64)
+        self._n_queries = self.n_left = 0
+
+    @property
+    def n_keys(self) -> int:
+        """Number of users."""
+        return len(self._slots)
+
+    def taste(self, user: Hashable) -> np.ndarray | None:
+        """S_u, float32 (k,), a copy; None for a user without engagement."""
+        with self._lock:
+            slot = self._slots.get(user)
+            return None if slot is None else self._sums[slot].copy()
+
+    def _check_state(self) -> None:
+        if [*self._slots.values()] != [*range(len(self._slots))] or len(self._slots) > self.max_keys:
+            raise ValueError("_slots: keys are numbered from 0 in their order, and are at most max_keys")
+
+    def _abilities(self) -> Abilities:
+        return Abilities(
+            takes_documents=True, passes_documents=True, takes_missing=True, takes_sparse=True, takes_clicks=True,
+            takes_context=True,
+        )  # fmt: skip
+
+    _rises = True
+
+    def _layers(self, n_features: int) -> Any:
+        raise TypeError("it changes the context of queries with each feedback")
+
+    def _record(self, log: list[Undo], block: Any = None) -> None:
+        names = ("_slots", "_used", "_n_queries", "n_left", "_sums")
+        log.append(functools.partial(vars(self).update, {name: getattr(self, name) for name in names}))
+        self._slots, self._used = dict(self._slots), self._used.copy()
+        # Only the rows of users of the block change in place; rows beyond the number of users are nobody's.
+        users = [] if block is None else [context.get(self.by) for context in block.context or ()]
+        rows = [slot for user in users if (slot := self._slots.get(user)) is not None]
+        rows = [*range(len(self._slots))] if block is None else rows
+        sums, before = self._sums, self._sums[rows].copy()
+        log.append(lambda: sums.__setitem__(rows, before))
+
+    def _transform_block(self, block: Block) -> Block:
+        if block.context is None:
+            return block
+        return block._replace(context=tuple(map(self._with_taste, block.context)))
+
+    def _with_taste(self, context: Any) -> dict[str, Any]:
+        slot = self._slots.get(context.get(self.by))
+        if slot is None or self.vector in context:
+            return dict(context)
+        return {**context, self.vector: self._sums[slot].copy()}
+
+    def _learn_block(self, block: Block) -> Block:
+        if block.y is None:
+            raise TypeError("y is None, but Tastes learns from grades or clicks")
+        if isinstance(block.y, np.ndarray):
+            require_grades(block.y, block.ids)
+        contexts = []
+        for query in block.each():
+            context = {} if query.context is None else query.context[0]
+            contexts.append(self._with_taste(context))
+            self._count(query, context.get(self.by))
+        return block if block.context is None else block._replace(context=tuple(contexts))
+
+    def _count(self, query: Block, user: Hashable) -> None:
+        """Count the feedback on one query."""
+        self._n_queries += 1
+        if user is None or type(query.X) is not list:
+            return
+        found = without_vectors(query.X, (self.vector,))[1].get(self.vector)
+        if found is None:
+            return
+        k = self._sums.shape[1] or None
+        D, rows, _ = stacked(self.vector, *found, query.ids, k)
+        gains = self._gains(query)[rows]
+        if not (gains > 0.0).any():
+            return
+        added = ((gains * inverse_lengths(D))[:, None] * D).sum(axis=0)
+        slot = self._slot_of(user, D.shape[1])
+        # A row changes in place: whoever undoes it has kept the row before (`_record`).
+        self._sums[slot] = self._keep * self._sums[slot] + added
+        self._used[slot] = self._n_queries
+
+    def _gains(self, query: Block) -> np.ndarray:
+        """The gain of each document times the weight of the query, float64 (m,)."""
+        w, gains = float(query.w[0]), np.zeros(query.n_documents)
+        if isinstance(query.y, tuple):
+            shown = shown_block(query, drawn=False)
+            n = len(shown.rows) - int(shown.held[0])
+            gains[shown.rows[:n]] = shown.gains[:n]
+        else:
+            gains[:] = query.y
+        return w * gains
+
+    def _let_leave(self) -> None:
+        """Keep the users that were last in a query."""
+        n, kept = len(self._slots), max(0, self.max_keys - max(1, self.max_keys // _LEAVE))
+        if not self.n_left:
+            warn_of_leaving(str(self), "users", self.max_keys, "max_keys", "n_left")
+        rows, names = last_used(self._used[:n], kept), [*self._slots]
+        self._slots = {names[slot]: i for i, slot in enumerate(rows.tolist())}
+        self._sums, self._used = self._sums[rows], self._used[rows]
+        self.n_left += n - kept
+
+    def _slot_of(self, user: Hashable, k: int) -> int:
+        """The row of a user; a new one gets one."""
+        if (slot := self._slots.get(user)) is not None:
+            return slot
+        if len(self._slots) >= self.max_keys:
+            self._let_leave()
+        slot = self._slots[user] = len(self._slots)
+        if slot >= len(self._sums):
+            more = max(slot // 2, 16)
+            sums = np.zeros((len(self._sums) + more, k), dtype=np.float32)
+            if len(self._sums):
+                sums[: len(self._sums)] = self._sums
+            self._sums, self._used = sums, with_zeros(self._used, more)
+        else:
+            self._sums[slot] = 0.0
+        return slot
+
+    def forget(self, user: Hashable) -> bool:
+        """Forget what a user likes. Returns whether there was anything."""
+        with self._lock:
+            if user not in self._slots:
+                return False
+            kept = np.array([slot for name, slot in self._slots.items() if name != user], dtype=np.int64)
+            names = [name for name in self._slots if name != user]
+            self._slots = {name: i for i, name in enumerate(names)}
+            self._sums, self._used = self._sums[kept], self._used[kept]
+            return True
+
+    def __str__(self) -> str:
+        return f"Tastes({self.by!r}, vector={self.vector!r})"

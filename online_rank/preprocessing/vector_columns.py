@@ -1,0 +1,291 @@
+"""Columns made of vectors: the cosine of query and document, and scores that are learned."""
+
+import functools
+import warnings
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from river import base
+
+from online_rank import arguments
+from online_rank._kernels import bilinear as kernels
+from online_rank.base.forgetting import parts_of
+from online_rank.base.growth import GROWTH
+from online_rank.base.schema import Array, Count, Derived, DictOf, Integer, Nested, Schema, Text
+from online_rank.base.undo import Undo, record_state
+from online_rank.limits import MAX_DIMENSIONS
+from online_rank.preprocessing.bilinear import BilinearLearner, inverse_lengths, unit_vector
+from online_rank.preprocessing.position_credit import POSITIONS, credit_of_clicks, no_clicks
+from online_rank.query import Block
+from online_rank.query.embeddings import LENIENT, is_vector, stacked, without_vectors
+
+__all__ = ["COSINE", "LEARNED", "LINEAR", "RECENT", "VectorColumns", "columns_of_vector"]
+
+#: What follows the name of a vector in the names of its columns.
+COSINE, LEARNED, RECENT, LINEAR = "cosine", "learned", "recent", "linear"
+#: The most vectors of a model, and the most lengths of each that are counted.
+_MOST_VECTORS, _MOST_LENGTHS = 16, 8
+_ALONE = np.ones(1)
+
+
+def columns_of_vector(name: Hashable) -> tuple[str, str, str, str]:
+    """The names of the columns that are made of a vector.
+
+    Examples
+    --------
+    >>> columns_of_vector("embedding")
+    ('embedding cosine', 'embedding learned', 'embedding recent', 'embedding linear')
+    """
+    return f"{name} {COSINE}", f"{name} {LEARNED}", f"{name} {RECENT}", f"{name} {LINEAR}"
+
+
+def vectors_of_columns(model: Any) -> dict[str, str]:
+    """The vector that each column of a model is made of, by the names of columns."""
+    found = parts_of(model, VectorColumns)
+    return {column: name for part in found for name in part.names for column in columns_of_vector(name)}
+
+
+class Given(NamedTuple):
+    """One vector of a query and its documents, which a learner learns from.
+
+    Attributes
+    ----------
+    column
+        The column of learned scores.
+    D, inverse, rows
+        The documents (n, k) that have it, their inverse lengths, and which of the m documents they are.
+    q
+        The vector of the query (p,), of length 1.
+    """
+
+    column: str
+    D: np.ndarray
+    inverse: np.ndarray
+    rows: np.ndarray
+    q: np.ndarray
+
+
+class Read(NamedTuple):
+    """A query whose vectors were read: its documents without them, the columns made of them, and what is learned from.
+
+    A column has the documents (n,) and their values (n,).
+    """
+
+    documents: list[dict[Hashable, Any]]
+    columns: dict[str, tuple[np.ndarray, np.ndarray]]
+    given: list[Given]
+    n_odd: int
+
+
+class VectorColumns(base.Base):
+    """What is learned of each vector among the features of documents, by its name.
+
+    With a vector of the query of the same name, and of length p, a document has the cosine, if p = k, and two scores of a
+    `BilinearLearner` over kappa, less the cosine: by the average of its matrices, and by the last one. So what is
+    learned is 0 at first. Without a vector of the query a document has a score that is linear in its
+    vector.
+
+    Parameters
+    ----------
+    measure, kappa, half_life
+        As for `BilinearLearner`.
+    dimensions
+        `{name: k}`: the lengths of vectors that are declared; None for the lengths in the first query.
+    """
+
+    _schema = Schema(
+        _learners=DictOf(Text(), Nested("BilinearLearner")),
+        _lengths=DictOf(Text(), Integer(1, MAX_DIMENSIONS)),
+        _votes=DictOf(Text(), Integer(0)),
+        _clicked=Array(2, POSITIONS, low=0.0),
+        n_odd=Count(),
+        _make=Derived(),
+    )
+
+    def __init__(
+        self,
+        measure: str = "ndcg@10",
+        *,
+        kappa: float = 10.0,
+        half_life: float | None = 1000,
+        dimensions: Mapping[str, int] | None = None,
+    ) -> None:
+        self.measure = measure
+        self.kappa = kappa
+        self.half_life = half_life
+        self.dimensions = dimensions
+        self._make: Callable[[], BilinearLearner] = functools.partial(
+            BilinearLearner, measure, kappa=kappa, half_life=half_life
+        )
+        self._make()
+        for name, k in (dimensions or {}).items():
+            arguments.integer(f"dimensions[{name!r}]", k, 1, MAX_DIMENSIONS)
+        self._learners: dict[str, BilinearLearner] = {}
+        #: The length of each vector in documents, and how many queries had it and others: "name k".
+        self._lengths: dict[str, int] = {str(name): k for name, k in (dimensions or {}).items()}
+        self._votes: dict[str, int] = {}
+        #: Numbers of lists with clicks, and sums of gains, at each position.
+        self._clicked = no_clicks()
+        #: How many vectors of learned queries were of another length, where that is a missing value.
+        self.n_odd = 0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the vectors."""
+        return tuple(self._lengths)
+
+    @property
+    def lengths(self) -> dict[str, int]:
+        """The length of each vector in documents, by its name."""
+        return dict(self._lengths)
+
+    @property
+    def learners(self) -> dict[str, BilinearLearner]:
+        """The learner of each column of learned scores."""
+        return dict(self._learners)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the state."""
+        return sum(learner.nbytes for learner in self._learners.values())
+
+    def _record(self, log: list[Undo], _block: Any = None) -> None:
+        """Add to a log what undoes learning."""
+        for name in ("_learners", "_lengths", "_votes"):
+            log.append(functools.partial(setattr, self, name, dict(getattr(self, name))))
+        record_state(log, self, replaced=frozenset({"_clicked"}))
+        for learner in self._learners.values():
+            learner._record(log)
+
+    def read(self, query: Block) -> Read:
+        """Read the vectors of one query. Raises TypeError or ValueError that names document and feature."""
+        rest, found = without_vectors(query.X, self.names)
+        context = {} if query.context is None else query.context[0]
+        columns: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+        given: list[Given] = []
+        n_odd, lenient = 0, LENIENT.get()
+        for name, (rows, values) in found.items():
+            k = self._lengths.get(str(name)) or (_usual_length(values) if lenient else None)
+            D, having, odd = stacked(name, rows, values, query.ids, k, lenient)
+            inverse = inverse_lengths(D)
+            n_odd += odd
+            if not inverse.all():
+                # A vector of length 0 is missing.
+                kept = inverse > 0.0
+                D, having, inverse = D[kept], having[kept], inverse[kept]
+            if not len(D):
+                continue
+            one, odd_query = self._of_query(name, context.get(str(name)), D.shape[1], lenient)
+            n_odd += odd_query
+            self._add_columns(columns, given, str(name), D, having, inverse, one)
+        if taken := columns.keys() & {name for x in rest for name in x}:
+            raise ValueError(f"x has a feature that is called as one that is made of a vector: {min(taken)!r}")
+        return Read(rest, columns, given, n_odd)
+
+    def _of_query(self, name: Hashable, vector: Any, k: int, lenient: bool) -> tuple[np.ndarray | None, int]:
+        """The vector of a query, of length 1; None if it has none. And how many were of another length."""
+        q = unit_vector(vector) if type(vector) is np.ndarray else None
+        learner = self._learners.get(columns_of_vector(name)[1])
+        if q is None or learner is None or len(q) == learner.shape[0]:
+            return q, 0
+        if not lenient and learner.shape[1] == k:
+            raise ValueError(f"context[{name!r}] has {len(q)} dimensions, and {learner.shape[0]} elsewhere")
+        return None, 1
+
+    def _add_columns(
+        self, columns: dict[str, Any], given: list[Given], name: str, D: np.ndarray, rows: np.ndarray, inverse: np.ndarray,
+        q: np.ndarray | None,
+    ) -> None:  # fmt: skip
+        cosine, learned, recent, linear = columns_of_vector(name)
+        column, one = (linear, _ALONE) if q is None else (learned, q)
+        learner = self._learners.get(column)
+        is_square, cosines = q is not None and len(one) == D.shape[1], np.zeros(len(D))
+        if is_square:
+            kernels.score(D, one, inverse, cosines)
+            columns[cosine] = rows, cosines
+        for of_column, averaged in ((column, True), (recent, False)):
+            if of_column != recent or q is not None:
+                scores = np.zeros(len(D)) if learner is None else learner.scores(D, inverse, one, averaged)
+                if is_square and learner is not None:
+                    scores = scores / self.kappa - cosines if self.kappa > 0.0 else scores
+                columns[of_column] = rows, scores
+        given.append(Given(column, D, inverse, rows, one))
+
+    def learn(self, query: Block, read: Read) -> None:
+        """Learn one query that was `read`, with grades or clicks; the caller undoes it if it raises.
+
+        Raises ValueError for bad values.
+        """
+        self.n_odd += read.n_odd
+        self._count_lengths(query, read)
+        y, w, credit = query.y, float(query.w[0]), None
+        if isinstance(y, tuple):
+            credit, self._clicked = credit_of_clicks(query, self._clicked)
+        for one in read.given:
+            learner = self._learner_of(one)
+            if learner is None:
+                continue
+            if credit is not None:
+                if not learner.push(one.D, one.inverse, one.q, credit[one.rows]):
+                    raise ValueError("the clicks on a query would make what is learned of its vectors non-finite")
+            elif w > 0.0:
+                learner.learn(one.D, one.inverse, one.q, np.ascontiguousarray(y[one.rows], dtype=np.int64), w, np.empty(10))
+
+    def _learner_of(self, one: Given) -> BilinearLearner | None:
+        """The learner of a column; None for vectors of other lengths than it learned from."""
+        learner = self._learners.get(one.column)
+        if learner is None:
+            self._require_growth(one)
+            learner = self._learners[one.column] = self._make()
+        p, k = learner.shape
+        return None if p and (len(one.q), one.D.shape[1]) != (p, k) else learner
+
+    def _require_growth(self, one: Given) -> None:
+        """Raise ValueError if a request would bring a matrix that is too large for it, unless its dimensions are declared."""
+        left, size = GROWTH.get(), len(one.q) * one.D.shape[1] / 2  # In numbers of 64 bits.
+        name = one.column.rpartition(" ")[0]
+        if left is not None and name not in (self.dimensions or {}):
+            if size > left[0]:
+                raise ValueError(
+                    f"the vector {name!r} has {one.D.shape[1]} dimensions: a matrix of {2 * size:,.0f} numbers is too large "
+                    "for a request of this size; AdditiveRanker(dimensions={...}) declares it"
+                )
+            left[0] -= size
+
+    def _count_lengths(self, query: Block, read: Read) -> None:
+        """Count the lengths that vectors have, a query once; the vector has the length that most queries have."""
+        names = {one.column.rpartition(" ")[0] for one in read.given}
+        if LENIENT.get():
+            names |= {str(name) for x in query.X for name, value in x.items() if is_vector(value)}
+        for name in sorted(names):
+            k = _usual_length([x[name] for x in query.X if name in x])
+            key = f"{name} {k}"
+            if name not in self._lengths:
+                if len(self._lengths) == _MOST_VECTORS:
+                    raise ValueError(f"x has the vector {name!r}; at most {_MOST_VECTORS} vectors are accepted")
+                self._lengths[name] = k
+            if key in self._votes or sum(vote.rpartition(" ")[0] == name for vote in self._votes) < _MOST_LENGTHS:
+                self._votes[key] = self._votes.get(key, 0) + 1
+            self._follow_evidence(name, k)
+
+    def _follow_evidence(self, name: str, k: int) -> None:
+        """Begin again with the length k if more queries had it than the length in use, unless a length was declared."""
+        used = self._lengths[name]
+        if k == used or name in (self.dimensions or {}):
+            return
+        if self._votes.get(f"{name} {k}", 0) > self._votes.get(f"{name} {used}", 0):
+            warnings.warn(
+                f"the vector {name!r} had {used} dimensions, and most queries give it {k}: what was learned of it begins again",
+                stacklevel=2,
+            )
+            self._lengths[name] = k
+            for column in columns_of_vector(name):
+                self._learners.pop(column, None)
+
+
+def _usual_length(values: list[Any]) -> int:
+    """The length that most of some vectors have."""
+    lengths = Counter(len(value) for value in values if is_vector(value))
+    return lengths.most_common(1)[0][0] if lengths else 1

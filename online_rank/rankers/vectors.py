@@ -1,0 +1,312 @@
+"""A ranker of vectors: a matrix between the vector of the query and the vectors of its documents, learned online."""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from online_rank._kernels import bilinear as kernels
+from online_rank.base import Abilities, Ranker, Round, share_lock
+from online_rank.base.explain import Split
+from online_rank.base.lock import locked
+from online_rank.base.schema import Array, Count, Nested, Schema
+from online_rank.base.undo import all_or_nothing
+from online_rank.feedback.policies import Policy, require_policy
+from online_rank.preprocessing.bilinear import BilinearLearner, inverse_lengths, unit_vector
+from online_rank.preprocessing.position_credit import POSITIONS, credit_of_clicks, no_clicks
+from online_rank.query import Block
+from online_rank.query.embeddings import as_vector, stacked, without_vectors
+from online_rank.rankers.exploring import BEGUN
+
+__all__ = ["VectorRanker"]
+
+#: The vector of a query without one: the matrix is a row, and a score is linear in the document.
+_ALONE = np.ones(1)
+
+
+class _Given(NamedTuple):
+    """The vectors of one query: documents (n, k), their inverse lengths, which documents have one, and the query."""
+
+    D: np.ndarray
+    inverse: np.ndarray
+    rows: np.ndarray
+    q: np.ndarray | None
+    n_documents: int
+
+    def spread(self, values: np.ndarray) -> np.ndarray:
+        """Values (n,) of the documents that have a vector, for all documents: 0 for the others."""
+        if len(self.rows) == self.n_documents:
+            return values
+        spread = np.zeros(self.n_documents)
+        spread[self.rows] = values
+        return spread
+
+
+class VectorRanker(Ranker):
+    r"""Ranks by a matrix between the vector of the query and the vectors of its documents, which learns from every query.
+
+    Embeddings of the query and of documents, scaled to length 1, have the score :math:`q^\top W d`. It begins as the cosine,
+    :math:`W_1 = \kappa I`. A query with credits :math:`c_i`, whose sum is 0, has the update of rank one
+
+    .. math:: W \leftarrow W + q z^\top, \qquad z = \sum_i c_i d_i.
+
+    The score is linear in the products :math:`q_a d_b`, so the mass theorem holds with the Frobenius norm. For every matrix U
+    and every sequence of queries, with the sum V of the masses and F(U) the loss of U on the pairs of the updates:
+
+    .. math:: \sum_t RML_t \le V \le F(U) + \|U\| \sqrt{\|W_1\|^2 + \sum_t \|q_t\|^2 \|z_t\|^2 + 2 \tau_t V_t}
+        - \langle U, W_1 \rangle.
+
+    `online_rank.bounds.certificate_of` prints it, with U = W_1: the cosine as it was.
+
+    A query costs one product of a matrix and a vector for each matrix kept, and one product of the documents and a vector. Two
+    matrices are kept, in float32: that which learns, and the average that serves. 768 x 768 numbers take 2.4 MB each.
+
+    **Queries.** Documents are dicts with a list of numbers under the name `vector`, `{"a": {"embedding": [...]}}`, or an array
+    (m, k) of their vectors. The vector of the query, or of the user, has the same name in the context. All other features are
+    left out: `AdditiveRanker` takes vectors and other features together. Without a vector in the context of the first query the
+    score is linear in the document. Where the dimensions of query and document differ, the matrix begins at 0. A document
+    without a vector, or whose vector has length 0, has score 0.
+
+    **An index stays as it is**: :math:`q^\top W d = (W^\top q)^\top d`, so search with `adapt(q)` in place of q.
+
+    **Clicks** teach it on any list, drawn or not. In a list with a click, the document at position p has the credit
+    :math:`r_p - \bar r`, with its surplus :math:`r_p = g_p - m_p` over the mean gain at p in earlier lists with clicks. So if
+    whether a position is examined does not depend on its document, positions alone give no credit. No bound covers
+    clicks.
+
+    Parameters
+    ----------
+    vector
+        The name of the vectors.
+    measure
+        The measure of the loss (see `online_rank.measure`).
+    kappa
+        How strongly it holds on to the cosine: from 3 on, and more where a query has few documents or grades are noisy.
+    half_life
+        Half-life of the average that serves, in queries; None for the average of all matrices so far, 0 for the last one.
+    credit
+        Which pairs get the mass, as for `PerceptronRanker`.
+    policy
+        How `show_one` draws; None for `PlackettLuce(k=10, keep=0.98, newcomers=0.01)`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        A parameter is out of its range. Later: vectors differ in length, or hold anything but finite numbers.
+
+    Examples
+    --------
+    >>> from online_rank import VectorRanker
+    >>> model = VectorRanker()
+    >>> query = {"a": {"embedding": [1.0, 0.0]}, "b": {"embedding": [0.0, 1.0]}}
+    >>> context = {"embedding": [4.0, 3.0]}
+    >>> model.rank_one(query, context=context)
+    ['a', 'b']
+    >>> for _ in range(9):
+    ...     model.learn_one(query, {"a": 0, "b": 1}, context=context)
+    >>> model.rank_one(query, context=context)
+    ['b', 'a']
+    >>> model.adapt([4.0, 3.0]).round(2)
+    array([6.62, 7.38])
+    """
+
+    _schema = Schema(
+        _learner=Nested("BilinearLearner"),
+        _n_queries=Count(),
+        _n_served=Count(),
+        _n_clicked=Count(),
+        _clicked=Array(2, POSITIONS, low=0.0),
+    )
+
+    def __init__(
+        self,
+        vector: str = "embedding",
+        *,
+        measure: str = "ndcg@10",
+        kappa: float = 10.0,
+        half_life: float | None = None,
+        credit: str = "adaptive",
+        policy: Policy | None = None,
+    ) -> None:
+        super().__init__()
+        if not isinstance(vector, str):
+            raise TypeError(f"vector is {vector!r:.80}; it is the name of the vectors")
+        require_policy(policy)
+        self.vector = vector
+        self.measure = measure
+        self.kappa = kappa
+        self.half_life = half_life
+        self.credit = credit
+        self.policy = policy
+        self._learner = BilinearLearner(measure, kappa=kappa, half_life=half_life, credit=credit, certifies=True)
+        self._n_queries = self._n_served = self._n_clicked = 0
+        self._clicked = no_clicks()
+        share_lock(self)
+
+    @property
+    def _parts(self) -> list[Any]:
+        return [self._learner]
+
+    def _abilities(self) -> Abilities:
+        return Abilities(
+            takes_documents=True, takes_vectors=True, takes_served=True, takes_clicks=True, takes_any_list=True, draws=True
+        )  # fmt: skip
+
+    @property
+    def _own_policy(self) -> Policy:
+        return BEGUN if self.policy is None else self.policy
+
+    @property
+    @locked
+    def matrix(self) -> np.ndarray:
+        """W, float64 (p, k): the matrix that serves; (0, 0) before the first query."""
+        return self._learner.matrix()
+
+    @property
+    @locked
+    def mass(self) -> float:
+        """V, the total mass of the updates."""
+        return self._learner.mass
+
+    @property
+    @locked
+    def squares(self) -> float:
+        """Sum of the squared norms of the updates, and of twice their margins times their masses."""
+        return self._learner.squares
+
+    @property
+    def n_queries(self) -> int:
+        """Number of queries learned."""
+        return self._n_queries
+
+    @locked
+    def adapt(self, query: Any) -> np.ndarray:
+        """W' q: the vector to search an index of the documents with, by the inner product.
+
+        Parameters
+        ----------
+        query
+            (p,): the vector of a query, of any length but 0.
+
+        Returns
+        -------
+        float64 (k,). Its product with a document's vector of length 1 is the score of the document.
+
+        Raises
+        ------
+        TypeError, ValueError
+            It is no vector, has length 0, or another number of dimensions than those that were learned.
+        """
+        q = unit_vector(as_vector("query", query))
+        if q is None:
+            raise ValueError("query has length 0, which has no direction")
+        p = self._learner.shape[0]
+        if not p:
+            return self.kappa * q
+        if len(q) != p:
+            raise ValueError(f"query has {len(q)} dimensions, but the model has learned from {p}")
+        return self._learner.adapted(q)
+
+    def _vectors_of(self, query: Block) -> _Given:
+        """The vectors of one query. Raises TypeError or ValueError that names the document."""
+        p, k = self._learner.shape
+        context = (query.context or ({},))[0]
+        q = context.get(self.vector)
+        if isinstance(query.X, list):
+            found = without_vectors(query.X, (self.vector,))[1].get(self.vector, ([], []))
+            D, rows, _ = stacked(self.vector, *found, query.ids, k or None)
+        else:
+            D, rows = _as_rows(query.X), np.arange(query.n_documents)
+            if k and len(D) and D.shape[1] != k:
+                raise ValueError(f"x has vectors of {D.shape[1]} dimensions, but {type(self).__name__} has learned from {k}")
+        if p == 1 and q is not None and len(q) != 1:
+            raise ValueError(f"context has the vector {self.vector!r}, but the queries that were learned had none")
+        if p > 1 and q is None:
+            raise ValueError(f"context has no vector {self.vector!r}, but the queries that were learned had one")
+        if p and q is not None and len(q) != p:
+            raise ValueError(f"context[{self.vector!r}] has {len(q)} dimensions, and {p} elsewhere")
+        unit = _ALONE if q is None else unit_vector(q)
+        return _Given(D, inverse_lengths(D), rows, unit, query.n_documents)
+
+    def _scores(self, given: _Given, averaged: bool = True) -> np.ndarray:
+        """The scores of all documents of a query."""
+        if given.q is None or not len(given.D):
+            return np.zeros(given.n_documents)
+        if self._learner.shape[0]:
+            return given.spread(self._learner.scores(given.D, given.inverse, given.q, averaged))
+        scores = np.zeros(len(given.D))
+        if given.D.shape[1] == len(given.q) > 1:
+            kernels.score(given.D, self.kappa * given.q, given.inverse, scores)
+        return given.spread(scores)
+
+    def _score_all(self, block: Block, score: Any = None) -> np.ndarray:
+        queries = [self._scores(self._vectors_of(query)) for query in block.each()]
+        return queries[0] if len(queries) == 1 else np.concatenate([np.zeros(0), *queries])
+
+    def _learn_block(self, block: Block, changes: all_or_nothing | None = None) -> None:
+        if block.y is None:
+            raise TypeError("y is of type NoneType; grades are a sequence of integers, one a document")
+        if changes is not None:
+            changes.include(self, block)
+        for query in block.each():
+            given, row = self._vectors_of(query), np.empty((1, len(Round._fields)))
+            learns = self._learn_clicks if isinstance(query.y, tuple) else self._learn_grades
+            if not learns(query, given, row[0]):
+                raise self._rejection(query)
+            self._n_queries += 1
+            self._last_round = row
+
+    def _learn_grades(self, query: Block, given: _Given, row: np.ndarray) -> bool:
+        """Learn a query with grades: of all documents, those without a vector at the origin."""
+        D, inverse, served = given.D, given.inverse, query.served
+        if given.q is None or not D.size:
+            D, inverse = np.zeros((given.n_documents, max(self._learner.shape[1], 1)), dtype=np.float32), np.zeros(len(query.y))
+            q = np.zeros(max(self._learner.shape[0], 1))
+            if not self._learner.shape[0]:
+                _write_skipped(row, query)
+                return bool(0.0 <= query.w[0] < math.inf)
+        else:
+            q = given.q
+            if len(given.rows) < given.n_documents:
+                D = np.zeros((given.n_documents, D.shape[1]), dtype=np.float32)
+                D[given.rows] = given.D
+                inverse = given.spread(inverse)
+        y = np.ascontiguousarray(query.y, dtype=np.int64)
+        learned = self._learner.learn(D, inverse, q, y, float(query.w[0]), row, _NONE if served is None else served)
+        self._n_served += int(learned and served is not None)
+        return learned
+
+    def _learn_clicks(self, query: Block, given: _Given, row: np.ndarray) -> bool:
+        """Learn a query with clicks."""
+        credit, self._clicked = credit_of_clicks(query, self._clicked)
+        if given.q is not None and len(given.D) and not self._learner.push(given.D, given.inverse, given.q, credit[given.rows]):
+            return False
+        self._n_clicked += 1
+        row[:] = 0.0, np.nan, 0.0, 0.0, 0.0, query.w[0], given.n_documents, 1.0, 0.0, not credit.any()
+        return True
+
+    def _split(self, block: Block, a: int, b: int) -> Split | None:
+        scores = self._score_all(block)
+        return Split((self.vector,), np.array([scores[a] - scores[b]]), True, {})
+
+    def _cells(self, n_documents: int, n_features: int) -> int:
+        return n_documents * max(self._learner.shape[1], 1)
+
+
+_NONE = np.empty(0)
+
+
+def _as_rows(X: Any) -> np.ndarray:
+    """An array of vectors as float32. Raises TypeError for sparse rows, ValueError for numbers beyond float32."""
+    if not isinstance(X, np.ndarray):
+        raise TypeError("x has sparse rows; vectors are dense: an array (m, k), or a list of numbers of each document")
+    with np.errstate(over="ignore"):
+        D = np.ascontiguousarray(X, dtype=np.float32)
+    if not np.isfinite(D).all():
+        i, j = (int(n) for n in np.argwhere(~np.isfinite(D))[0])
+        raise ValueError(f"x: document {i} has {X[i, j]} in dimension {j}; the numbers of vectors are finite and fit float32")
+    return D
+
+
+def _write_skipped(row: np.ndarray, query: Block) -> None:
+    row[:] = 0.0, np.nan, 0.0, 0.0, 0.0, query.w[0], query.n_documents, 0.0, 0.0, True

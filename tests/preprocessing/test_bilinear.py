@@ -1,0 +1,143 @@
+"""The learner of a matrix between vectors, against explicit products of their numbers."""
+
+import copy
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from online_rank.preprocessing.bilinear import BilinearLearner, inverse_lengths, unit_vector
+from tests.reference.bilinear import SlowMatrix
+
+
+def stream(seed, p, k, n, m=6, levels=3):
+    rng = np.random.default_rng(seed)
+    for _ in range(n):
+        yield (
+            rng.normal(size=p).astype(np.float32),
+            rng.normal(size=(m, k)).astype(np.float32),
+            rng.integers(0, levels, m),
+        )
+
+
+def learned(learner, q, D, y, w=1.0, served=None):
+    row = np.empty(10)
+    inverse, unit = inverse_lengths(D), unit_vector(q)
+    assert learner.learn(D, inverse, unit, y, w, row, *([] if served is None else [served]))
+    return row
+
+
+@pytest.mark.parametrize(("p", "k"), [(3, 3), (2, 4), (5, 5), (1, 3)])
+@pytest.mark.parametrize("half_life", [None, 7.0])
+def test_scores_equal_those_by_all_products_of_numbers(p, k, half_life):
+    fast = BilinearLearner(half_life=half_life)
+    slow = SlowMatrix(p, k, decay=1.0 if half_life is None else 0.5 ** (1 / half_life))
+    fast.begin(p, k)
+    # 80 queries fold the terms twice.
+    for q, D, y in stream(1, p, k, 80):
+        for averaged in (True, False):
+            found = fast.scores(D, inverse_lengths(D), unit_vector(q), averaged)
+            wanted = slow.scores(q.tolist(), D.tolist(), averaged)
+            np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=2e-5)
+        learned(fast, q, D, y)
+        slow.learn(q.tolist(), D.tolist(), y.tolist())
+    assert fast.mass == pytest.approx(slow.learner.mass, rel=1e-5)
+    assert fast.sums.n_counted == 80
+
+
+def test_an_update_is_worked_out_by_hand():
+    """Two documents, the relevant one last: NDCG@10 is 1 / log2(3), and the mass the square root of the loss."""
+    learner = BilinearLearner(kappa=10.0)
+    D = np.array([[2.0, 0.0], [0.0, 3.0]], dtype=np.float32)
+    row = learned(learner, np.array([5.0, 0.0], dtype=np.float32), D, np.array([0, 1]))
+    loss = 1.0 - 1.0 / np.log2(3.0)
+    mass = np.sqrt(loss)
+    assert row[0] == pytest.approx(loss)
+    assert row[2] == pytest.approx(mass)
+    # One pair: z = mass (d_2 - d_1), on the row of the query's only dimension.
+    np.testing.assert_allclose(learner.matrix(averaged=False), [[10.0 - mass, mass], [0.0, 10.0]], rtol=1e-6)
+    assert learner.squares == pytest.approx(2.0 * mass**2, rel=1e-4)
+
+
+def test_folding_changes_scores_by_rounding_alone():
+    learner = BilinearLearner()
+    for q, D, y in stream(3, 8, 8, 28):
+        learned(learner, q, D, y)
+    assert learner._n_terms > 20
+    folded = copy.deepcopy(learner)
+    folded._fold()
+    assert folded._n_terms == 0
+    for averaged in (True, False):
+        np.testing.assert_allclose(folded.matrix(averaged), learner.matrix(averaged), rtol=1e-6, atol=1e-6)
+    assert folded.sums.rounded > learner.sums.rounded
+
+
+def test_folding_does_not_change_arrays_that_others_hold():
+    learner = BilinearLearner()
+    for q, D, y in stream(3, 4, 4, 28):
+        learned(learner, q, D, y)
+    n, before, left = learner._n_terms, learner._matrix.copy(), learner._left.copy()
+    held, terms = learner._matrix, learner._left
+    for q, D, y in stream(4, 4, 4, 50):
+        learned(learner, q, D, y)
+    assert learner._matrix is not held
+    np.testing.assert_array_equal(held, before)
+    np.testing.assert_array_equal(terms[:n], left[:n])
+
+
+def test_a_rectangular_matrix_begins_at_zero_and_learns():
+    rng = np.random.default_rng(0)
+    W, learner, losses = rng.normal(size=(5, 9)), BilinearLearner(), []
+    for q, D, _ in stream(5, 5, 9, 1500, m=8):
+        y = np.argsort(np.argsort(D @ (q @ W))) // 3
+        losses.append(learned(learner, q, D, y)[0])
+    assert learner.beginning == 0.0
+    assert np.mean(losses[-300:]) < 0.5 * np.mean(losses[:100])
+
+
+def test_shuffled_dimensions_are_learned():
+    """Documents whose dimensions are in another order than the query: the cosine knows nothing."""
+    rng = np.random.default_rng(0)
+    order, learner, losses, cosines = rng.permutation(8), BilinearLearner(kappa=3.0), [], []
+    for q, D, _ in stream(6, 8, 8, 1500, m=8):
+        y = np.argsort(np.argsort(D @ q)) // 3
+        losses.append(learned(learner, q, np.ascontiguousarray(D[:, order]), y)[0])
+        cosines.append(learned(BilinearLearner(), q, np.ascontiguousarray(D[:, order]), y)[0])
+    assert np.mean(losses[-300:]) < 0.5 * np.mean(cosines)
+
+
+def test_bad_values_change_nothing():
+    learner = BilinearLearner()
+    for q, D, y in stream(7, 3, 3, 5):
+        learned(learner, q, D, y)
+    before = pickled(learner)
+    D, inverse = np.eye(3, dtype=np.float32), np.ones(3)
+    for y, w in (([-1, 0, 1], 1.0), ([0, 1, 2], -1.0), ([0, 1, 2], np.nan), ([0, 1, 2], np.inf)):
+        assert not learner.learn(D, inverse, np.array([1.0, 0.0, 0.0]), np.array(y), w, np.empty(10))
+        assert pickled(learner) == before
+
+
+def pickled(learner):
+    n = learner._n_terms
+    parts = learner._matrix, learner._average, learner._left[:n], learner._right[:n], learner._shares, learner._numbers
+    return [part.tobytes() for part in parts]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    p=st.integers(1, 9), k=st.integers(1, 9), m=st.integers(1, 7), seed=st.integers(0, 1000),
+    scale=st.sampled_from([1e-12, 1.0, 1e12]),
+)  # fmt: skip
+def test_scores_do_not_depend_on_lengths(p, k, m, seed, scale):
+    one, other = BilinearLearner(), BilinearLearner()
+    for q, D, y in stream(seed, p, k, 4, m):
+        if len(set(y.tolist())) > 1:
+            learned(one, q, D, y)
+            learned(other, (q * np.float32(scale)).astype(np.float32), (D * np.float32(scale)).astype(np.float32), y)
+            np.testing.assert_allclose(one.matrix(), other.matrix(), rtol=1e-3, atol=1e-4)
+
+
+def test_a_vector_of_length_zero_is_none():
+    assert unit_vector(np.zeros(3, dtype=np.float32)) is None
+    np.testing.assert_array_equal(inverse_lengths(np.array([[0.0, 0.0], [0.0, 4.0]], dtype=np.float32)), [0.0, 0.25])

@@ -1,0 +1,90 @@
+"""Tastes of users: decayed sums of the vectors of what they engaged with."""
+
+import copy
+import math
+import warnings
+
+import numpy as np
+import pytest
+
+from online_rank import AdditiveRanker, Greedy, Tastes, load, save
+
+X = {"a": {"embedding": [2.0, 0.0]}, "b": {"embedding": [0.0, 3.0]}, "c": {"age": 1.0}}
+
+
+def test_sums_decay_by_hand():
+    step = Tastes("user", half_life=2)
+    step.learn_one(X, {"a": 2, "b": 0, "c": 1}, context={"user": "u"})
+    step.learn_one(X, {"a": 0, "b": 1, "c": 0}, context={"user": "u"})
+    # 2 (1, 0) decays by 2^(-1/2), and (0, 1) is added; c has no vector.
+    np.testing.assert_allclose(step.taste("u"), [2.0 / math.sqrt(2.0), 1.0], rtol=1e-6)
+    assert step.taste("other") is None
+
+
+def test_clicks_are_engagement():
+    step = Tastes("user")
+    shown = Greedy(k=2).show({"a": 2.0, "b": 1.0, "c": 0.0}, 0)
+    step.learn_one(X, shown.clicked(["b"]), context={"user": "u"})
+    np.testing.assert_allclose(step.taste("u"), [0.0, 1.0])
+
+
+def test_a_query_is_ranked_by_the_taste_before_it():
+    model = Tastes("user") | AdditiveRanker()
+    model.learn_one(X, {"a": 0, "b": 1, "c": 0}, context={"user": "u"})
+    assert model["AdditiveRanker"]._vectors.learners.keys() == {"embedding linear"}
+    model.learn_one(X, {"a": 0, "b": 1, "c": 0}, context={"user": "u"})
+    assert "embedding learned" in model["AdditiveRanker"]._vectors.learners
+    # A vector that is given counts.
+    model.rank_one(X, context={"user": "u", "embedding": [1.0, 1.0]})
+    model.rank_one(X, context={"user": "new"})
+
+
+def test_users_leave_and_are_forgotten():
+    step = Tastes("user", max_keys=4)
+    for user in range(6):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            step.learn_one(X, {"a": 1, "b": 0, "c": 0}, context={"user": f"u{user}"})
+        assert ["the most users that it takes, 4" in str(one.message) for one in told] == [True] * (user == 4)
+    assert (step.n_keys, step.n_left) == (4, 2)
+    assert step.taste("u0") is None
+    assert step.taste("u5") is not None
+    assert step.forget("u5")
+    assert not step.forget("u5")
+    assert step.n_keys == 3
+    np.testing.assert_allclose(step.taste("u4"), [1.0, 0.0])
+
+
+def test_a_refused_query_changes_nothing():
+    model = Tastes("user") | AdditiveRanker()
+    for user in ("u", "v"):
+        model.learn_one(X, {"a": 1, "b": 0, "c": 0}, context={"user": user})
+    before = copy.deepcopy(model["Tastes"])
+    for user in ("u", "new"):
+        with pytest.raises(ValueError, match="grade"):
+            model.learn_one(X, {"a": -1, "b": 0, "c": 0}, context={"user": user})
+        with pytest.raises(ValueError, match="dimensions"):
+            model.learn_one({**X, "a": {"embedding": [1.0]}}, {"a": 1, "b": 0, "c": 0}, context={"user": user})
+    assert model["Tastes"]._slots == before._slots
+    np.testing.assert_array_equal(model["Tastes"]._sums[:2], before._sums[:2])
+    assert model["Tastes"]._n_queries == before._n_queries
+
+
+def test_a_saved_step_continues(tmp_path):
+    model = Tastes("user") | AdditiveRanker()
+    for n in range(30):
+        model.learn_one(X, {"a": n % 2, "b": 1, "c": 0}, context={"user": f"u{n % 3}"})
+    save(model, tmp_path / "model")
+    other = load(tmp_path / "model")
+    for n in range(30):
+        for each in (model, other):
+            each.learn_one(X, {"a": n % 2, "b": 1, "c": 0}, context={"user": f"u{n % 20}"})
+    assert model.predict_one(X, context={"user": "u1"}) == other.predict_one(X, context={"user": "u1"})
+
+
+def test_bad_arguments():
+    for bad in ({"by": 1}, {"vector": 2}):
+        with pytest.raises(TypeError, match="it is a name"):
+            Tastes(**bad)
+    with pytest.raises(ValueError, match="half_life"):
+        Tastes(half_life=0.5)
