@@ -35,14 +35,14 @@ _MOST_BYTES, _MOST_DOCUMENTS, _ASIDE = 8 << 20, (1 << 16) - 320, 64
 #: Bytes of a document in addition to its bins: two float32, and a share of the row of its query.
 _OF_DOCUMENT, _DOCUMENTS_OF_QUERY = 12, 8
 #: Most documents of a sample, and the share of the columns: at least 8 of them.
-_SAMPLE, _COLUMNS, _LEAST_COLUMNS, _MOST_COLUMNS = (1 << 15) - 320, 0.25, 8, 2000
+_SAMPLE, _COLUMNS, _LEAST_COLUMNS, _MOST_COLUMNS = (1 << 15) - 320, 0.35, 8, 1000
 #: Room at first: documents, queries; and trees that get room at a time.
 _FIRST_DOCUMENTS, _FIRST_QUERIES, _MORE_TREES = 192, 16, 8
 #: Trees for each feature, and the fewest; by how much they fade with each new one.
 _OF_FEATURE, _FEWEST, _KEEP = 4, 200, 0.99
 #: Operations of growth for each value that is read: of a document, and of each of its values; how many times as many at first,
 #: and after how many documents half of the difference is gone.
-_OF_QUERY, _OF_VALUE, _EARLY, _HALF = 500.0, 12.0, 8.0, 2500.0
+_OF_QUERY, _OF_VALUE, _EARLY, _HALF = 500.0, 12.0, 4.0, 2500.0
 #: By how much mixtures with trees must have lost less than curves before trees are served, in losses of whole queries.
 _EVIDENCE = 0.5
 
@@ -92,6 +92,7 @@ class GrowingTrees(base.Base):
         _queries=Array(None, window.N_OF_QUERY, low=0.0),
         _sample=Array(None, None, dtype="uint8", high=leaves.N_BINS - 1),
         _packed=Array(lambda own: own._sample.shape[1], dtype="int64"),
+        _listed=Array(lambda own: own._sample.shape[1], dtype="int16", low=0),
         _integers=Array(None, dtype="int64"),
         _numbers=Array(None),
         _blend=Array(beside.N_NUMBERS),
@@ -106,6 +107,7 @@ class GrowingTrees(base.Base):
         self._queries = np.zeros((0, window.N_OF_QUERY))
         self._sample = np.zeros((1, 0), dtype=np.uint8)
         self._packed = np.zeros(0, dtype=np.int64)
+        self._listed = np.zeros(0, dtype=np.int16)
         self._integers = np.zeros(growing.CHOSEN, dtype=np.int64)
         self._numbers = np.zeros(growing.USES)
         self._blend = np.zeros(beside.N_NUMBERS)
@@ -126,7 +128,7 @@ class GrowingTrees(base.Base):
     @property
     def bytes_of_queries(self) -> int:
         """How many bytes the window and the sample of the growing tree take."""
-        parts = self._bins, self._documents, self._queries, self._sample, self._packed
+        parts = self._bins, self._documents, self._queries, self._sample, self._packed, self._listed
         return sum(part.nbytes for part in parts)
 
     @property
@@ -154,7 +156,8 @@ class GrowingTrees(base.Base):
     def _check_state(self) -> None:
         """Raise ValueError if loaded trees or windows would make kernels read out of bounds."""
         d, n, integers = len(self._bins), self._bins.shape[1], self._integers
-        if len(integers) < growing.CHOSEN or len(self._numbers) != growing.USES + d or not len(self._sample):
+        rooms = growing.CHOSEN + (len(self._sample) - 1) * growing.OF_COLUMN
+        if len(integers) != rooms or len(self._numbers) != growing.USES + d or not len(self._sample):
             raise ValueError("the state of a growing tree lacks a part")
         n_trees, counts = self.n_trees, integers[: growing.NEW]
         if counts.min() < 0 or counts.max() > MAX_COUNT or n_trees > len(self._splits):
@@ -183,12 +186,16 @@ class GrowingTrees(base.Base):
             phase > growing.SCORE
             or level > 4
             or sampled > room[1]
-            or columns > min(room[0] - 1, len(integers) - growing.CHOSEN)
+            or columns > room[0] - 1
+            or integers[growing.LISTED] > sampled
+            or integers[growing.SMALLER] > 255
         ):
             raise ValueError("a growing tree is in no known state")
         busy = phase in (growing.SPLIT, growing.PART)
         if busy and (level > 3 or integers[growing.AT] > sampled or column >= columns):
             raise ValueError("a growing tree is in no known state")
+        if (self._listed[: integers[growing.LISTED]] >= max(sampled, 1)).any():
+            raise ValueError("a growing tree counts a document that it has not")
         if (self._sample[-1, :sampled] >= leaves.N_LEAVES).any() or (busy and (self._sample[-1, :sampled] >> level).any()):
             raise ValueError("a document of a growing tree is in no node")
         features = (integers[growing.NEW : growing.NEW + leaves.N_NODES], integers[growing.OLD : growing.OLD + leaves.N_NODES])
@@ -209,8 +216,8 @@ class GrowingTrees(base.Base):
     def state(self) -> tuple[np.ndarray, ...]:
         """The arrays, in the order of `beside.learn`."""
         return (
-            self._splits, self._trees, self._sample, self._packed, self._bins, self._documents, self._queries, self._integers,
-            self._numbers, self._blend, self._table, MIXTURES, _PRIOR,
+            self._splits, self._trees, self._sample, self._packed, self._listed, self._bins, self._documents, self._queries,
+            self._integers, self._numbers, self._blend, self._table, MIXTURES, _PRIOR,
         )  # fmt: skip
 
     def served(self) -> tuple[np.ndarray, np.ndarray]:
@@ -266,7 +273,8 @@ class GrowingTrees(base.Base):
         n = int(self._integers[window.COUNT])
         self._start_again()
         self._integers[[window.FIRST, window.COUNT, window.HEAD, window.HELD]] = 0
-        for name in ("_bins", "_documents", "_queries", "_sample", "_packed"):
+        self._integers[growing.HISTOGRAMS :] = 0
+        for name in ("_bins", "_documents", "_queries", "_sample", "_packed", "_listed"):
             setattr(self, name, np.zeros_like(getattr(self, name)))
         return n
 
@@ -275,7 +283,7 @@ class GrowingTrees(base.Base):
         self._integers = self._integers.copy()
         self._integers[growing.PHASE] = growing.IDLE
         self._integers[growing.NEW : growing.BEST] = 0
-        self._integers[growing.SAMPLED] = self._integers[growing.COLUMNS] = 0
+        self._integers[[growing.SAMPLED, growing.COLUMNS, growing.SMALLER, growing.LISTED]] = 0
 
     def add_query(self, bins: np.ndarray, given: np.ndarray, target: np.ndarray, weight: float, number: float) -> None:
         """Add a query to the window, where there is room: bins (d, m), scores and targets (m,)."""
@@ -312,7 +320,9 @@ class GrowingTrees(base.Base):
         if self._sample.shape[1] < documents or len(self._sample) != columns + 1:
             self._sample = np.zeros((columns + 1, documents), dtype=np.uint8)
             self._packed = np.zeros(documents, dtype=np.int64)
-            self._integers = np.concatenate([self._integers[: growing.CHOSEN], np.zeros(columns, dtype=np.int64)])
+            self._listed = np.zeros(documents, dtype=np.int16)
+            more = np.zeros(columns * growing.OF_COLUMN, dtype=np.int64)
+            self._integers = np.concatenate([self._integers[: growing.CHOSEN], more])
 
     def _rearrange(self, documents: int, queries: int) -> None:
         """Copy the window to arrays with room for as many documents and queries."""

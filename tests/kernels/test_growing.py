@@ -16,7 +16,8 @@ def arrays(trees):
 
 
 def growth(trees):
-    return growing.Growth(trees._splits, trees._trees, trees._sample, trees._packed, trees._integers, trees._numbers)
+    own = trees._splits, trees._trees, trees._sample, trees._packed, trees._listed, trees._integers, trees._numbers
+    return growing.Growth(*own)
 
 
 def push(trees, bins, given, target, weight=1.0, number=0):
