@@ -34,7 +34,7 @@ _ROOT = Path(__file__).parents[1]
 #: kernel, which are 2,569 lines.
 _READERS = (
     "_kernels/letor", "stream/source", "stream/letor", "stream/tables", "stream/values", "stream/plan", "stream/rows",
-    "stream/reader", "stream/clicked", "stream/parts", "stream/trec",
+    "stream/lists", "stream/reader", "stream/clicked", "stream/parts", "stream/trec",
 )  # fmt: skip
 PARTS = ("core", "service", "studies")
 _NO_CODE = {

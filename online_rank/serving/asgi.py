@@ -18,6 +18,9 @@ _LOCAL = {b"localhost", b"127.0.0.1", b"[::1]"}
 #: The extension of a scope with the time at which a request came, and a function that waits until its answer is sent.
 ARRIVAL = "online_rank.arrival"
 
+#: What servers answer that wait while another one leads.
+ANOTHER_LEADS = "another server leads"
+
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

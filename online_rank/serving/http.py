@@ -36,11 +36,12 @@ from online_rank.serving import curves, replacing
 from online_rank.serving.asgi import Exchange, Headers, Limits, Receive, Refused, Scope, Send, is_local
 from online_rank.serving.messages import BINARY
 from online_rank.serving.metrics import MOST_UNCOUNTED, Figures
-from online_rank.serving.models import KeyRefused, Models
+from online_rank.serving.models import KeyRefused
 from online_rank.serving.openapi import OPEN_TO_ALL, description, description_page
 from online_rank.serving.pages import PAGE_HEADERS, OpenPages, Parts, cut, page_of
 from online_rank.serving.protocol import RankingService
-from online_rank.serving.served import Answer, ServedModel
+from online_rank.serving.readers import AnyModels
+from online_rank.serving.served import Answer, ServedModel, seconds_ahead
 from online_rank.serving.tokens import ROLES, Tokens, kinds_of
 from online_rank.serving.trace import CURRENT
 from online_rank.serving.workers import OnlyWorker
@@ -69,7 +70,7 @@ class RankingApp:
     Parameters
     ----------
     models
-        The models that rank and learn.
+        The models that rank and learn (`Models`), or the models of a learner (`ReaderModels`).
     key
         Name of the query parameter that names a model; None for a single model.
     token
@@ -98,7 +99,7 @@ class RankingApp:
 
     def __init__(
         self,
-        models: Models,
+        models: AnyModels,
         *,
         key: str | None = None,
         token: str | Mapping[str, Sequence[str]] | Tokens | None = None,
@@ -159,10 +160,7 @@ class RankingApp:
         self._worker.claim()
         self._is_attended = True
         await self.models.begin()
-        watches = (
-            self.models.watch_the_clock, self.models.watch_the_disk, self.models.watch_the_days, self.figures.watch_the_loop,
-        )  # fmt: skip
-        tasks = [asyncio.create_task(watch()) for watch in watches]
+        tasks = [asyncio.create_task(watch()) for watch in (*self.models.watches, self.figures.watch_the_loop)]
         try:
             yield
         finally:
@@ -227,7 +225,7 @@ class RankingApp:
         """Say, once, that nobody entered `running`, if something needs it. Raises RuntimeError as `running`."""
         self._worker.claim()
         self._is_attended = True
-        if self.models.needs_time:
+        if self.models.watches:
             _log.warning(
                 "RankingApp.running was not entered, so time passes with requests only: windows do not end, and unused "
                 "keys stay. Enter it in the lifespan of the application in which this one is mounted"
@@ -370,7 +368,8 @@ class RankingApp:
 
     async def _get_readiness(self, exchange: Exchange) -> Answer:
         """Whether requests should be sent here, whether the disk is full, and whether stored times lie ahead of the clock."""
-        ahead, models = self.models.seconds_ahead, self.models.open_models.values()
+        models = self.models.open_models.values()
+        ahead = seconds_ahead(models)
         found = {"seconds_ahead": round(ahead, 3), "remedy": _REMEDY_OF_TIMES} if ahead else {}
         if full := [str(model.commits.full) for model in models if model.commits.full is not None]:
             found["disk_full"] = full[0]

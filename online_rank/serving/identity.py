@@ -1,7 +1,10 @@
 """Checks that the service in a folder is the one to start: limits may change, the model only on request."""
 
+import inspect
+import warnings
 from typing import Any
 
+from online_rank.base import parts_of
 from online_rank.serving.protocol import RankingService
 from online_rank.storage.folder import CheckpointError
 from online_rank.storage.tree import settings_of
@@ -39,7 +42,7 @@ def go_on(kept: RankingService, given: RankingService, store: str, replace_model
             "wait; without a MODEL the one in the folder is used"
         )
     elif given.origin is None and kept.origin is None and kept._promoted is None:
-        other += differences(settings_of(kept.model), settings_of(given.model))
+        other += differences(settings_of(kept.model), settings_of(_as_begun_then(given.model, kept.model, store)))
     if other:
         raise CheckpointError(f"{store} holds the state of a service with other options: {'; '.join(other)}")
     limits = {name: getattr(given, name) for name in _LIMITS}
@@ -54,6 +57,29 @@ def go_on(kept: RankingService, given: RankingService, store: str, replace_model
     if is_other_plan:
         kept.change_plan(given.plan)
     return is_other_file or is_other_challenge or is_other_plan or is_limited_otherwise
+
+
+def _as_begun_then(given: Any, kept: Any, store: str) -> Any:
+    """The given model, where it has a default that earlier versions did not have, with what they had if the kept one has it.
+
+    A service is to start with the same command after an upgrade. It continues as it began, and a warning says so.
+    """
+    parts, begun = list(parts_of(given)), list(parts_of(kept))
+    changed = {}
+    for i, (part, then) in enumerate(zip(parts, begun, strict=False)):
+        for name, value in getattr(type(part), "_earlier", {}).items():
+            default = inspect.signature(type(part)).parameters[name].default
+            if type(then) is type(part) and getattr(then, name) == value and getattr(part, name) == default != value:
+                changed[i, name] = value
+                told = f"{type(part).__name__} keeps {name}={value!r}, with which it began"
+                now = f"{name}={default!r}, the default, begins with an empty folder"
+                warnings.warn(f"{store}: {told}; {now}", stacklevel=6)
+    if changed:
+        given = given.clone()
+        parts = list(parts_of(given))
+        for (i, name), value in changed.items():
+            setattr(parts[i], name, value)
+    return given
 
 
 def _challenge(kept: RankingService, given: RankingService) -> bool:

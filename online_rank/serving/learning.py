@@ -18,6 +18,7 @@ from online_rank.query.blocks import with_feedback
 from online_rank.serving import messages
 from online_rank.serving.challenge import drafted_by_challenge, seen_by
 from online_rank.serving.kinds.clicks import NOT_CLICKS
+from online_rank.serving.kinds.displayed import OfDisplayed
 from online_rank.serving.outcomes import Outcome, Reply, UnknownQuery
 from online_rank.serving.queries import arranged, as_served, drawn_as, query_of, require_few_pairs, require_known
 from online_rank.serving.reading import NO_EVIDENCE, Evidence, digest_of, read, request_of
@@ -59,7 +60,7 @@ def learn(
 ) -> Reply:
     """Learn a query from the first feedback that comes for it, at a time, if the model asks for one. Raises ValueError."""
     feedback, ungraded = message.feedback()
-    displayed = message.as_displayed() if message.may_display else None
+    displayed = message.as_displayed() if isinstance(message, OfDisplayed) else None
     query_id, digest = (
         state._pending.meant(message.id, () if displayed else feedback, state.known_documents),
         digest_of(message),

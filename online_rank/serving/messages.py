@@ -138,15 +138,8 @@ class Feedback(Message, kw_only=True):
     example: ClassVar[dict[str, Any]]
     #: Whether it is clicks on a list that was drawn, rather than grades.
     is_clicks: ClassVar[bool] = False
-    #: Whether it may say which documents were displayed (`as_displayed`).
-    may_display: ClassVar[bool] = False
 
     ts: Time | UnsetType = UNSET
-
-    @property
-    def kind(self) -> str:
-        """The kind under which a window keeps it, next to others; the empty one is a grade, which replaces all others."""
-        return ""
 
     def feedback(self) -> tuple[Any, int | str | None]:
         """What is learned at once: `{document: grade}`, or the clicks; and what becomes of other documents, if it says that.
@@ -155,12 +148,10 @@ class Feedback(Message, kw_only=True):
         """
         raise NotImplementedError
 
-    def as_displayed(self) -> list[str] | None:
-        """The documents as the client displayed them, if it says so. Raises ValueError for what cannot be displayed."""
-        return None
+    def given(self, plan: FeedbackPlan, draws: bool) -> tuple[str, dict[str, float]]:
+        """What it gives to documents over a window: the kind under which it is kept, next to others, and `{document: value}`.
 
-    def given(self, plan: FeedbackPlan, draws: bool) -> dict[str, float]:
-        """What it gives to documents over a window, `{document: value}`.
+        The kind `plan.GRADE` replaces all others.
 
         Raises ValueError for what the service cannot learn from, which `draws` lists or does not.
         """

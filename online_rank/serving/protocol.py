@@ -32,6 +32,7 @@ from online_rank.limits import MAX_COUNT, is_integer
 from online_rank.query.times import seconds_of_time
 from online_rank.serving import learning, messages, queries, ranking, windows
 from online_rank.serving.clock import CLOCK
+from online_rank.serving.kinds.displayed import OfDisplayed
 from online_rank.serving.outcomes import Outcome, Reply, UnknownQuery
 from online_rank.serving.reading import DAY, NO_EVIDENCE, RequestError, evidence_of, read, request_of
 from online_rank.serving.service_state import ServiceState
@@ -259,7 +260,7 @@ class RankingService(ServiceState):
         if gathers:
             return windows.gather(self, message, request, own, now)
         return learning.learn(
-            self, message, request, learned_at, evidence_of(message, now) if message.may_display else NO_EVIDENCE
+            self, message, request, learned_at, evidence_of(message, now) if isinstance(message, OfDisplayed) else NO_EVIDENCE
         )
 
     def _times(self, ts: float | str | None, at: float | None) -> tuple[float, float]:

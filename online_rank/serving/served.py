@@ -7,7 +7,7 @@ import functools
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Any, Concatenate, ParamSpec
 
 from online_rank.base.anatomy import learned_measure
@@ -374,6 +374,11 @@ class ServedModel:
         if not self.durable.is_saved:
             self.durable.save()
         self.durable.close()
+
+
+def seconds_ahead(models: Iterable[ServedModel]) -> float:
+    """By how many seconds times that models have stored lie ahead of the clock."""
+    return max((model.seconds_ahead for model in models), default=0.0)
 
 
 def answered(reply: Reply) -> Answer:

@@ -5,6 +5,7 @@ from typing import Any
 
 from online_rank.base.undo import all_or_nothing
 from online_rank.query.grades import MAX_GRADE
+from online_rank.serving.kinds.displayed import OfDisplayed
 from online_rank.serving.learning import forget_query, learn_waiting
 from online_rank.serving.outcomes import Outcome, Reply
 from online_rank.serving.plan import GRADE, PLACE
@@ -18,7 +19,7 @@ _MOST_CLOSED = 32
 
 def gather(state: ServiceState, message: Any, request: bytes, at: float, now: float) -> Reply:
     """Take feedback that is learned when the window of its query ends; `at` may be ahead of `now`. Raises ValueError."""
-    given, pending, displayed = given_by(state, message), state._pending, message.as_displayed()
+    (kind, given), pending, displayed = given_by(state, message), state._pending, _displayed(message)
     evidence = evidence_of(message, now)
     query_id = state.meant(message.id, () if displayed else given)
     place = pending.placed(query_id, at) if state.learned_as(query_id) is None else "late"
@@ -39,31 +40,41 @@ def gather(state: ServiceState, message: Any, request: bytes, at: float, now: fl
     early = {"early": True} if place == "early" else {}
     times = (at,) if now == at else (at, now)
     reply = Reply({"id": message.id, "accepted": True, **early}, Outcome(("feedback", *times), feedback=request), learned=True)
-    take(state, message, given, evidence, *times)
+    take(state, message, (kind, given), evidence, *times)
     return reply
 
 
-def given_by(state: ServiceState, message: Any) -> dict[Any, float]:
-    """What a message gives to documents. Raises ValueError for what this service cannot learn from."""
-    given: dict[Any, float] = message.given(state._pending.plan, state.draws)
+def _displayed(message: Any) -> list[str] | None:
+    """The documents as the client displayed them, if it says so."""
+    return message.as_displayed() if isinstance(message, OfDisplayed) else None
+
+
+def given_by(state: ServiceState, message: Any) -> tuple[str, dict[Any, float]]:
+    """What a message gives to documents, and its kind. Raises ValueError for what this service cannot learn from."""
+    kind, given = message.given(state._pending.plan, state.draws)
     for name, value in given.items():
         if value > MAX_GRADE or not (state.draws or value == int(value)):
             wanted = f"{'a number' if state.draws else 'an integer'} from 0 to {MAX_GRADE}"
             raise ValueError(f"document {name[:100]!r} is given {str(value)[:40]}; it must be {wanted}")
-    return given
+    return kind, given
 
 
 def take(
-    state: ServiceState, message: Any, given: dict[Any, float], evidence: Evidence, at: float, now: float | None = None
+    state: ServiceState,
+    message: Any,
+    given: tuple[str, dict[Any, float]],
+    evidence: Evidence,
+    at: float,
+    now: float | None = None,
 ) -> None:
     """Feedback was accepted."""
-    kind, displayed = message.kind, message.as_displayed()
+    (kind, values), displayed = given, _displayed(message)
     ungraded = message.feedback()[1] if kind == GRADE else None
-    query_id = state.meant(message.id, () if displayed else given)
+    query_id = state.meant(message.id, () if displayed else values)
     with all_or_nothing(state) as changes:
         state._count("accepted")
-        state.count_evidence(changes, evidence, len(given))
-        state._pending.give(changes, query_id, given, kind, at, ungraded, now)
+        state.count_evidence(changes, evidence, len(values))
+        state._pending.give(changes, query_id, values, kind, at, ungraded, now)
         if displayed is not None:
             state._pending.give(changes, query_id, {d: p for p, d in enumerate(displayed)}, PLACE, at, None, now)
 

@@ -133,6 +133,9 @@ class PostgresState(Journal):
         psycopg is not installed.
     """
 
+    #: The database has its own housekeeping.
+    is_untidy = False
+
     def __init__(self, place: str) -> None:
         self._name = shown(place)
         self.failure: OSError | None = None
@@ -143,10 +146,9 @@ class PostgresState(Journal):
             self._connections.append(self._reader)
             with self._reader._translated():
                 self.epoch = self._led(self._reader._connection)
-            self._database: _PostgresDatabase = _PostgresDatabase(place, _connected(place), self._fail, self.epoch)
-            self._connections.append(self._database)
-            self._stored = {name for (name,) in self._database.rows(Query("SELECT digest FROM piece", (bytes,)))}
-            self._continue()
+            database = _PostgresDatabase(place, _connected(place), self._fail, self.epoch)
+            self._connections.append(database)
+            super().__init__(database, Saved(database), self._first_row, self.require_open)
         except BaseException:
             self.close()
             raise
@@ -184,13 +186,13 @@ class PostgresState(Journal):
         if self.failure is not None:
             raise self.failure
 
-    def _read(self, query: Query, *values: Any) -> Any:
+    def _first_row(self, query: Query, *values: Any) -> Any:
         self.require_open()
         return self._reader.first(query, *values)
 
     def file(self, name: str) -> bytes | None:
         """A file; None if it is missing."""
-        found = self._read(_FILE, name)
+        found = self._first_row(_FILE, name)
         return None if found is None else found[0]
 
     def put_file(self, name: str, content: bytes) -> None:
@@ -210,6 +212,13 @@ class PostgresState(Journal):
         self.require_open()
         with self._database.transaction(wait=True) as connection:
             connection.execute(statement, values)
+
+    def has_room(self, n_bytes: int) -> bool:
+        """Whether there is room for more: the database alone knows."""
+        return True
+
+    def tidy(self) -> None:
+        """Nothing to do."""
 
     def purge(self) -> None:
         """Leave nothing of what was deleted in the tables; PostgreSQL's log and backups of it keep it for their time."""

@@ -551,8 +551,8 @@ def test_linear_weights_are_certified_against_the_batch_weights(files, run):
 @pytest.mark.parametrize(
     ("options", "bounds"),
     [
-        ((), {"blend_bound", "additive_mass_bound"}),
-        (("--ranker", "blend"), {"blend_bound", "blend_closed_bound"}),
+        ((), {"blend_bound"}),
+        (("--ranker", "blend"), {"blend_bound", "blend_closed_bound", "blend_path_bound"}),
     ],
 )
 def test_the_others_are_certified_against_their_best_candidate(files, run, options, bounds):
@@ -623,5 +623,5 @@ def test_train_a_blend(files, run):
     code, out, _ = run("train", files / "a.txt", *blend, "--certify")
     assert code == 0
     assert "best fixed blend" in out
-    assert "L* + ln(1 / pi) / eta + Delta + G" in out
+    assert "L + c / eta_T + Delta + G" in out
     assert "VIOLATED" not in out

@@ -10,7 +10,8 @@ import pytest
 
 from online_rank import AdditiveRanker, LossTracker, PerceptronRanker, evaluate, read
 from online_rank.cli import main
-from online_rank.cli.report import QueryLog, write_report
+from online_rank.cli.query_log import QueryLog
+from online_rank.cli.report import write_report
 from online_rank.metrics import metric
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")

@@ -481,8 +481,6 @@ def test_windows_of_time_get_the_time_of_the_query():
         one.learn_one(*queries[0])
     with pytest.raises(TypeError, match="give one of the two"):
         one.learn_one(*queries[0], at=seconds, t=start)
-    with pytest.raises(TypeError, match="a transformer of river with a window of time"):
-        (ForEachDocument(groups()) | PerceptronRanker()).learn_one(*queries[0], t=start)
 
 
 @pytest.mark.parametrize("name", ["TargetAgg", "TFIDF", "OrdinalEncoder", "both"])

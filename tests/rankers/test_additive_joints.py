@@ -106,7 +106,7 @@ def test_a_tracker_certifies_it_by_its_own_account(measure_served):
     assert certificate.loss == alone.account.served == tracker.totals.loss
     assert certificate.holds
     assert [check.value for check in certificate.bounds] == [check.value for check in certificate_of(alone).bounds]
-    assert {check.name for check in certificate.bounds} == {"blend_bound", "blend_closed_bound", "additive_mass_bound"}
+    assert {check.name for check in certificate.bounds} == {"blend_bound", "blend_closed_bound", "blend_path_bound"}
     if measure_served:
         assert tracker.totals.served_loss == alone.account.served
     with pytest.raises(TypeError, match="AdditiveRanker is compared with its best fixed blend"):

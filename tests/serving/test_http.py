@@ -1113,20 +1113,20 @@ class TestDurable:
     def test_a_checkpoint_that_fails_is_heard_of_and_stops_nothing(self, tmp_path):
         async def scenario(client, app):
             model = await app.models.get(None)
-            write = model.durable.store.writing
+            write = model.durable.store.generations.writing
 
             def full(snapshot, *rest):
                 raise OSError(28, "No space left on device")
                 yield
 
-            model.durable.store.writing = full
+            model.durable.store.generations.writing = full
             answers = await asyncio.gather(model.commits.checkpoint(), model.commits.checkpoint(), return_exceptions=True)
             assert [type(answer) for answer in answers] == [CommitError] * 2
             assert "No space left" in str(model.durable.checkpoint_failure)
             for body in (RANK, LEARN):
                 assert (await client.post("/rank" if body is RANK else "/learn", json=body)).status_code == 200
             assert 0.0 < model.durable.seconds_to_wait <= 2.0
-            model.durable.store.writing = write
+            model.durable.store.generations.writing = write
             await model.commits.checkpoint()
             assert model.durable.checkpoint_failure is None
             assert model.durable.is_saved

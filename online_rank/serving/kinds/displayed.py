@@ -16,8 +16,6 @@ Whose = Annotated[Text, about("whose feedback it is: the evidence that one of th
 class OfDisplayed(Feedback, kw_only=True):
     """Feedback on a list as a client displayed it."""
 
-    may_display = True
-
     displayed: Displayed | UnsetType = UNSET
     session: Whose | UnsetType = UNSET
     user: Whose | UnsetType = UNSET
