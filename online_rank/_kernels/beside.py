@@ -16,11 +16,12 @@ from online_rank._kernels.curves import Read, add_curve, read_rows, room_for_rea
 from online_rank._kernels.encoder import standardised
 from online_rank._kernels.fits import require
 from online_rank._kernels.graded import find_grades, graded_of
-from online_rank._kernels.growing import HEAVIEST, LEARNED, Growth, Plan, earn, grow
+from online_rank._kernels.growing import Plan, earn, grow
 from online_rank._kernels.hedge import BUDGET, SERVING_GAP, Hedge, choose, judge_candidates, judge_given, learn_scale, scale_of
 from online_rank._kernels.leaves import MEANS, N_LEAVES, TOGETHER, VALUES
 from online_rank._kernels.perceptron import settings
 from online_rank._kernels.primitives import lane_sum
+from online_rank._kernels.splitting import HEAVIEST, LEARNED, Growth
 from online_rank._kernels.window import N_TREES, Window, push
 from online_rank._kernels.workspace import workspace
 

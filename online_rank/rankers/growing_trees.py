@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from river import base
 
-from online_rank._kernels import beside, growing, leaves, window
-from online_rank._kernels.growing import Growth
+from online_rank._kernels import beside, leaves, splitting, window
+from online_rank._kernels.splitting import Growth
 from online_rank._kernels.window import Window
 from online_rank.base.schema import Array, Derived, Schema
 from online_rank.base.undo import Undo, record_state
@@ -110,8 +110,8 @@ class GrowingTrees(base.Base):
         self._sample = np.zeros((1, 0), dtype=np.uint8)
         self._packed = np.zeros(0, dtype=np.int64)
         self._listed = np.zeros(0, dtype=np.int16)
-        self._integers = np.zeros(growing.CHOSEN, dtype=np.int64)
-        self._numbers = np.zeros(growing.USES)
+        self._integers = np.zeros(splitting.CHOSEN, dtype=np.int64)
+        self._numbers = np.zeros(splitting.USES)
         self._blend = np.zeros(beside.N_NUMBERS)
         self._blend[beside.ACCOUNT + 6] = 1.0  # The largest weight.
         self._blend[beside.FACTOR] = 1.0
@@ -174,10 +174,10 @@ class GrowingTrees(base.Base):
     def _check_state(self) -> None:
         """Raise ValueError if loaded trees or windows would make kernels read out of bounds."""
         d, n, integers = len(self._bins), self._bins.shape[1], self._integers
-        rooms = growing.CHOSEN + (len(self._sample) - 1) * growing.OF_COLUMN
-        if len(integers) != rooms or len(self._numbers) != growing.USES + d or not len(self._sample):
+        rooms = splitting.CHOSEN + (len(self._sample) - 1) * splitting.OF_COLUMN
+        if len(integers) != rooms or len(self._numbers) != splitting.USES + d or not len(self._sample):
             raise ValueError("the state of a growing tree lacks a part")
-        n_trees, counts = self.n_trees, integers[: growing.NEW]
+        n_trees, counts = self.n_trees, integers[: splitting.NEW]
         if counts.min() < 0 or counts.max() > MAX_COUNT or n_trees > len(self._splits):
             raise ValueError("a count of trees or queries is impossible")
         if self._splits[:n_trees, : leaves.N_NODES].max(initial=-1) >= d:
@@ -198,30 +198,33 @@ class GrowingTrees(base.Base):
 
     def _check_growth(self, d: int) -> None:
         integers, room = self._integers, self._sample.shape
-        phase, level, column = integers[growing.PHASE], integers[growing.LEVEL], integers[growing.COLUMN]
-        sampled, columns = integers[growing.SAMPLED], integers[growing.COLUMNS]
+        phase, level, column = integers[splitting.PHASE], integers[splitting.LEVEL], integers[splitting.COLUMN]
+        sampled, columns = integers[splitting.SAMPLED], integers[splitting.COLUMNS]
         if (
-            phase > growing.SCORE
+            phase > splitting.SCORE
             or level > 4
             or sampled > room[1]
             or columns > room[0] - 1
-            or integers[growing.LISTED] > sampled
-            or integers[growing.SMALLER] > 255
+            or integers[splitting.LISTED] > sampled
+            or integers[splitting.SMALLER] > 255
         ):
             raise ValueError("a growing tree is in no known state")
-        busy = phase in (growing.SPLIT, growing.PART)
-        if busy and (level > 3 or integers[growing.AT] > sampled or column >= columns):
+        busy = phase in (splitting.SPLIT, splitting.PART)
+        if busy and (level > 3 or integers[splitting.AT] > sampled or column >= max(columns, 1)):
             raise ValueError("a growing tree is in no known state")
-        if (self._listed[: integers[growing.LISTED]] >= max(sampled, 1)).any():
+        if (self._listed[: integers[splitting.LISTED]] >= max(sampled, 1)).any():
             raise ValueError("a growing tree counts a document that it has not")
         if (self._sample[-1, :sampled] >= leaves.N_LEAVES).any() or (busy and (self._sample[-1, :sampled] >> level).any()):
             raise ValueError("a document of a growing tree is in no node")
-        features = (integers[growing.NEW : growing.NEW + leaves.N_NODES], integers[growing.OLD : growing.OLD + leaves.N_NODES])
-        chosen, best = integers[growing.CHOSEN :][:columns], integers[growing.BEST : growing.BEST_BIN]
+        features = (
+            integers[splitting.NEW : splitting.NEW + leaves.N_NODES],
+            integers[splitting.OLD : splitting.OLD + leaves.N_NODES],
+        )
+        chosen, best = integers[splitting.CHOSEN :][:columns], integers[splitting.BEST : splitting.BEST_BIN]
         for own in (*features, chosen):
             if own.min(initial=0) < 0 or (len(own) and own.max() >= max(d, 1)):
                 raise ValueError("a growing tree splits by a feature that does not exist")
-        if phase != growing.IDLE and (best.max() >= columns or best.min() < -1):
+        if phase != splitting.IDLE and (best.max() >= columns or best.min() < -1):
             raise ValueError("a growing tree splits by a column that does not exist")
 
     def draw(self, seed: int, query: int) -> None:
@@ -268,8 +271,8 @@ class GrowingTrees(base.Base):
         to = np.full(len(self._bins), -1)
         to[kept] = np.arange(len(kept))
         self._bins = self._bins[kept]
-        uses = self._numbers[growing.USES :][kept]
-        self._numbers = np.concatenate([self._numbers[: growing.USES], uses])
+        uses = self._numbers[splitting.USES :][kept]
+        self._numbers = np.concatenate([self._numbers[: splitting.USES], uses])
         splits = self._splits.copy()
         features = to[splits[:, : leaves.N_NODES]] if len(to) else np.zeros((len(splits), leaves.N_NODES), dtype=np.int64)
         splits[:, : leaves.N_NODES] = np.maximum(features, 0)
@@ -281,7 +284,7 @@ class GrowingTrees(base.Base):
         """A copy whose feature j was feature `order[j]`, without the tree that is growing."""
         made, to = copy.deepcopy(self), np.argsort(order)
         made._bins = np.ascontiguousarray(self._bins[order])
-        made._numbers[growing.USES :] = self._numbers[growing.USES :][order]
+        made._numbers[splitting.USES :] = self._numbers[splitting.USES :][order]
         made._splits[:, : leaves.N_NODES] = to[self._splits[:, : leaves.N_NODES]] if len(to) else 0
         made._start_again()
         return made
@@ -291,7 +294,7 @@ class GrowingTrees(base.Base):
         n = int(self._integers[window.COUNT])
         self._start_again()
         self._integers[[window.FIRST, window.COUNT, window.HEAD, window.HELD]] = 0
-        self._integers[growing.HISTOGRAMS :] = 0
+        self._integers[splitting.CHOSEN :] = 0
         for name in ("_bins", "_documents", "_queries", "_sample", "_packed", "_listed"):
             setattr(self, name, np.zeros_like(getattr(self, name)))
         return n
@@ -299,9 +302,9 @@ class GrowingTrees(base.Base):
     def _start_again(self) -> None:
         """Drop the tree that is growing."""
         self._integers = self._integers.copy()
-        self._integers[growing.PHASE] = growing.IDLE
-        self._integers[growing.NEW : growing.BEST] = 0
-        self._integers[[growing.SAMPLED, growing.COLUMNS, growing.SMALLER, growing.LISTED]] = 0
+        self._integers[splitting.PHASE] = splitting.IDLE
+        self._integers[splitting.NEW : splitting.BEST] = 0
+        self._integers[[splitting.SAMPLED, splitting.COLUMNS, splitting.SMALLER, splitting.LISTED]] = 0
 
     def add_query(self, bins: np.ndarray, given: np.ndarray, target: np.ndarray, weight: float, number: float) -> None:
         """Add a query to the window, where there is room: bins (d, m), scores and targets (m,)."""
@@ -316,7 +319,7 @@ class GrowingTrees(base.Base):
         """Give the next query room, and the next tree."""
         d, room = self._bins.shape
         # One look at the integers: each takes longer than all that follows.
-        counts = self._integers[: growing.AT].tolist()
+        counts = self._integers[: splitting.AT].tolist()
         head, most, documents, queries = counts[window.HEAD], most_documents(d), room, len(self._queries)
         if head + n_documents > room and room < most:
             documents = min(most, max(room + room // 2, head + n_documents, _FIRST_DOCUMENTS) + _ASIDE)
@@ -329,18 +332,20 @@ class GrowingTrees(base.Base):
             self._splits = np.concatenate([self._splits, np.zeros((n, leaves.N_SPLITS), dtype=np.int16)])
             self._trees = np.concatenate([self._trees, np.zeros((n, leaves.N_PARTS))])
             self._table = np.concatenate([self._table, np.zeros((n, leaves.N_LEAVES))])
-        if counts[growing.PHASE] == growing.IDLE:
+        if counts[splitting.PHASE] == splitting.IDLE:
             self._room_for_sample(d)
 
     def _room_for_sample(self, d: int) -> None:
-        columns = -growing.ABREAST * (-min(d, max(_LEAST_COLUMNS, min(_MOST_COLUMNS, round(_COLUMNS * d)))) // growing.ABREAST)
+        columns = -splitting.ABREAST * (
+            -min(d, max(_LEAST_COLUMNS, min(_MOST_COLUMNS, round(_COLUMNS * d)))) // splitting.ABREAST
+        )
         documents = min(self._bins.shape[1], _SAMPLE)
         if self._sample.shape[1] < documents or len(self._sample) != columns + 1:
             self._sample = np.zeros((columns + 1, documents), dtype=np.uint8)
             self._packed = np.zeros(documents, dtype=np.int64)
             self._listed = np.zeros(documents, dtype=np.int16)
-            more = np.zeros(columns * growing.OF_COLUMN, dtype=np.int64)
-            self._integers = np.concatenate([self._integers[: growing.CHOSEN], more])
+            more = np.zeros(columns * splitting.OF_COLUMN, dtype=np.int64)
+            self._integers = np.concatenate([self._integers[: splitting.CHOSEN], more])
 
     def _rearrange(self, documents: int, queries: int) -> None:
         """Copy the window to arrays with room for as many documents and queries."""
