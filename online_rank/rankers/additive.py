@@ -600,7 +600,11 @@ class AdditiveRanker(CurvedRanker):
     def _learn_beside(self, trees: GrowingTrees, given: tuple[Any, ...]) -> int:
         """Learn a query with curves and trees."""
         trees.make_room(len(given[1]), self.trees)
-        drawn, answers = self._curves(), _NO_ANSWERS if self._answers is None else self._answers
+        drawn, hedge, answers = self._drawn, given[8], _NO_ANSWERS if self._answers is None else self._answers
+        if drawn is None:
+            chosen = np.empty(len(self._scales) + len(self._losses))
+            blending.choose(hedge, hedge.first_query, chosen)
+            drawn = self._drawn_by(chosen)
         self._drawn = self._answers = None
         learned: int = beside.learn(*given, drawn, answers, *trees.state(), trees.limits(self.trees))
         return learned
@@ -617,8 +621,7 @@ class AdditiveRanker(CurvedRanker):
         scores, rows = self._score_rows(X, offsets)
         answers = np.empty((2, len(X)))
         answers[0] = scores
-        if trees.n_served:
-            trees.add_to(rows, scores)
+        trees.add_to(rows, scores)
         answers[1] = scores
         self._answers = answers
         return scores

@@ -49,11 +49,13 @@ _OF_QUERY, _OF_VALUE, _EARLY, _HALF = 500.0, 12.0, 4.0, 2500.0
 _EVIDENCE = 0.5
 
 
+@functools.lru_cache(maxsize=64)
 def most_trees(trees: int, n_features: int) -> int:
     """How many trees there may be, of at most `trees`: four for each feature, and at least 200."""
     return min(trees, max(_OF_FEATURE * n_features, _FEWEST))
 
 
+@functools.lru_cache(maxsize=64)
 def most_documents(n_features: int) -> int:
     """How many documents the window may have."""
     return min(_MOST_DOCUMENTS, _MOST_BYTES // (n_features + _OF_DOCUMENT))
@@ -246,8 +248,10 @@ class GrowingTrees(base.Base):
         return self._splits[: self.n_served], self._table[: self.n_served]
 
     def add_to(self, rows: Any, scores: np.ndarray) -> None:
-        """Add what trees serve to the scores (m,) that curves serve, by the rows of a query."""
-        leaves.score_leaves(rows.g, rows.cells, self._splits, self._table[: self.n_served], self.factor, scores)
+        """Add what trees serve, if there are any, to the scores (m,) that curves serve, by the rows of a query."""
+        factor, n = self._blend[beside.FACTOR :].tolist()
+        if n:
+            leaves.score_leaves(rows.g, rows.cells, self._splits, self._table[: int(n)], factor, scores)
 
     def limits(self, trees: int) -> np.ndarray:
         """The settings of `beside.learn`."""
