@@ -107,7 +107,7 @@ def _fill_listed(sample, first, nodes, residuals, listed, integers, place):
 
 @leaf
 def _give_to_larger(own, smaller, n_nodes):
-    """Let the histograms `own` (WIDE,) of a level become those of the next one, with `n_nodes` nodes, before it is counted.
+    """Turn the histograms `own` (WIDE,) of a level into histograms of the next one, with `n_nodes` nodes, before it is counted.
 
     The larger one of each two siblings has all of its parent, and the smaller one, which the bits of `smaller` tell, nothing.
     """
@@ -131,7 +131,7 @@ def _take_from_larger(own, smaller, n_nodes):
 
 @leaf
 def _begin_level(growth):
-    """Let the histograms of all columns be those of a level before a document is counted. Returns the cost."""
+    """Prepare the histograms of all columns for the documents of a level. Returns the cost."""
     integers, n_nodes = growth.integers, 1 << growth.integers[LEVEL]
     for v in range(8):
         integers[BEST + v], integers[BEST_BIN + v], growth.numbers[GAINS + v] = -1, 0, 0.0

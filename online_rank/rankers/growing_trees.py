@@ -248,7 +248,7 @@ class GrowingTrees(base.Base):
         return self._splits[: self.n_served], self._table[: self.n_served]
 
     def add_to(self, rows: Any, scores: np.ndarray) -> None:
-        """Add what trees serve, if there are any, to the scores (m,) that curves serve, by the rows of a query."""
+        """Add what trees serve to the scores (m,) that curves serve, by the rows of a query."""
         factor, n = self._blend[beside.FACTOR :].tolist()
         if n:
             leaves.score_leaves(rows.g, rows.cells, self._splits, self._table[: int(n)], factor, scores)
