@@ -89,9 +89,10 @@ class AdditiveRanker(CurvedRanker):
     **Trees.** Where features interact, trees learn what no sum of curves can: up to `trees` of depth 4, on g in 31 bins. A
     tree grows from a window of the last queries, of at most 8 MB and 65,216 documents, in steps that are spread over queries.
     No query takes more operations than a query of the median size earns. It splits by a third of the features, drawn in
-    proportion to the roots of what splits by them have gained, and a few by chance. The tree fits the residual t - s of the standardised
-    grades t, by the scores s of the trees so far. Its leaves begin with the values .2 G / (n + 100), with G the sum of the
-    residuals and n the number of documents, and all other trees fade by a hundredth. Then leaves learn at each query:
+    proportion to the roots of what splits by them have gained, and a few by chance. The tree fits the residual t - s of the
+    standardised grades t, by the scores s of the trees so far. Its leaves begin with the values .2 G / (n + 100), with G the
+    sum of the residuals and n the number of documents, and all other trees fade by a hundredth. Then leaves learn at each
+    query:
 
     .. math:: v \leftarrow v + \frac{G}{2 (n + 100)}
 
