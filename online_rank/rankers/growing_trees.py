@@ -42,9 +42,9 @@ _SAMPLE, _COLUMNS, _LEAST_COLUMNS, _MOST_COLUMNS = (1 << 15) - 320, 0.35, 8, 100
 _FIRST_DOCUMENTS, _FIRST_QUERIES, _MORE_TREES = 192, 16, 8
 #: Trees for each feature, and the fewest; by how much they fade with each new one.
 _OF_FEATURE, _FEWEST, _KEEP = 4, 200, 0.99
-#: Operations of growth for each value that is read: of a document, and of each of its values; how many times as many at first,
-#: and after how many documents half of the difference is gone.
-_OF_QUERY, _OF_VALUE, _EARLY, _HALF = 500.0, 12.0, 4.0, 2500.0
+#: Operations of growth for each document that is read, in the end and at first, and for each of its values; and the number of
+#: documents after which half of the difference is gone.
+_OF_EACH, _OF_EACH_AT_FIRST, _OF_VALUE, _HALF = 500.0, 10_800.0, 12.0, 2500.0
 #: By how much mixtures with trees must have lost less than curves before trees are served, in losses of whole queries.
 _EVIDENCE = 0.5
 
@@ -256,8 +256,9 @@ class GrowingTrees(base.Base):
     def limits(self, trees: int) -> np.ndarray:
         """The settings of `beside.learn`."""
         most = most_trees(trees, len(self._bins))
-        credit = _OF_VALUE + _OF_QUERY / max(len(self._bins), 1)
-        return _as_array(most, _KEEP, min(self._bins.shape[1], _SAMPLE), credit, _EARLY * credit, _HALF, _EVIDENCE)
+        d = max(len(self._bins), 1)
+        credit, early = (_OF_VALUE + own / d for own in (_OF_EACH, _OF_EACH_AT_FIRST))
+        return _as_array(most, _KEEP, min(self._bins.shape[1], _SAMPLE), credit, early, _HALF, _EVIDENCE)
 
     def add_features(self, zero: np.ndarray) -> None:
         """Add features: earlier documents lacked them, or had the value 0, where `zero` (n,) is true."""
