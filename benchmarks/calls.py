@@ -94,9 +94,9 @@ ROWS: dict[str, Callable[[], Iterator[Callable[[], Any]]]] = {
 #: The most calls that a query may take; a test holds each row to it.
 BARS = {
     "linear weights, arrays: learn_one": 6,
-    "arrays: learn_one": 40,
+    "arrays: learn_one": 36,
     "arrays: rank_one": 15,
-    "dicts: learn_one": 53,
+    "dicts: learn_one": 48,
     "dicts: rank_one": 33,
     "a tracker of served losses, arrays: learn_one": 82,
     "clicks, dicts: learn_one": 46,

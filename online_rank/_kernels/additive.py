@@ -366,6 +366,14 @@ def learn(X, y, offsets, weights, discounts, config, mapping, learner, hedge, ke
     Number of queries learned; the next has bad values, and nothing of it was learned. Below 0, -1 times that many: learning
     stopped because the last of them has missing values of a feature that had none before; its `places[j, 1]` is `WANTED`.
     """
+    return learn_queries(
+        X, y, offsets, weights, discounts, config, mapping, learner, hedge, keep, served, others, read, rounds
+    )  # fmt: skip
+
+
+@inner
+def learn_queries(X, y, offsets, weights, discounts, config, mapping, learner, hedge, keep, served, others, read, rounds):
+    """What `learn` does; another kernel calls it, so that neither compiles the other."""
     require_block(X.shape[0], y, offsets, weights, discounts, rounds)
     target, rule = settings(config[:9], discounts)
     relative, d, longest = config[9] > 0.0, X.shape[1], longest_query(offsets)

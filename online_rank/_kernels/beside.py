@@ -16,11 +16,12 @@ from online_rank._kernels.curves import Read, add_curve, read_rows, room_for_rea
 from online_rank._kernels.encoder import standardised
 from online_rank._kernels.fits import require
 from online_rank._kernels.graded import find_grades, graded_of
-from online_rank._kernels.growing import HEAVIEST, LEARNED, Growth, Plan, earn, grow
+from online_rank._kernels.growing import Plan, earn, grow
 from online_rank._kernels.hedge import BUDGET, SERVING_GAP, Hedge, choose, judge_candidates, judge_given, learn_scale, scale_of
 from online_rank._kernels.leaves import MEANS, N_LEAVES, TOGETHER, VALUES
 from online_rank._kernels.perceptron import settings
 from online_rank._kernels.primitives import lane_sum
+from online_rank._kernels.splitting import HEAVIEST, LEARNED, Growth
 from online_rank._kernels.window import N_TREES, Window, push
 from online_rank._kernels.workspace import workspace
 
@@ -168,7 +169,7 @@ def _score_curves(rows, m, relative, curves, scores):
 @kernel
 def learn(
     X, y, offsets, weights, discounts, config, mapping, learner, hedge, keep, served, others, read, rounds, curves, answers,
-    splits, trees, sample, packed, bins, documents, queries, integers, numbers, blend, table, mixtures, prior, limits,
+    splits, trees, sample, packed, listed, bins, documents, queries, integers, numbers, blend, table, mixtures, prior, limits,
 ):  # fmt: skip
     """Learn one query with curves and trees.
 
@@ -177,7 +178,7 @@ def learn(
     X to rounds : as `additive.learn`, of one query
     curves : (d, 2, 2, N_CELLS) what the curves serve
     answers : (2, m) scores of the query `read` by the curves alone, and as it was served
-    splits, trees, sample, packed : a `growing.Growth`
+    splits, trees, sample, packed, listed : a `growing.Growth`
     bins, documents, queries : a `window.Window`
     integers, numbers : of the state of both
     blend : (N_NUMBERS,)
@@ -193,7 +194,8 @@ def learn(
     relative = config[9] > 0.0
     require(offsets.shape[0] == 2 and offsets[0] == 0 and offsets[1] == m and curves.shape[0] == bins.shape[0] == d)
     require(splits.shape[0] == trees.shape[0] == table.shape[0] and integers[N_TREES] <= trees.shape[0])
-    require(limits.shape[0] == 7 and documents.shape[1] == bins.shape[1] and sample.shape[1] == packed.shape[0])
+    require(limits.shape[0] == 7 and documents.shape[1] == bins.shape[1])
+    require(sample.shape[1] == packed.shape[0] == listed.shape[0])
     require(blend.shape[0] == N_NUMBERS and mixtures.shape == (N_CANDIDATES, N_MEMBERS) and prior.shape[0] == N_CANDIDATES)
     known = same_bits(X, read.X) and answers.shape[1] == m
     rows = read.rows if known else room_for_rows(d, m)
@@ -204,7 +206,7 @@ def learn(
         _score_curves(rows, m, relative, curves, scores[0])
     if not all_finite(scores[0]):
         return 0
-    learned = additive.learn(
+    learned = additive.learn_queries(
         X, y, offsets, weights, discounts, config, mapping, learner, hedge, keep, served, others, Read(X, rows), rounds
     )
     if learned == 0:
@@ -216,7 +218,7 @@ def learn(
         plan = Plan(int(limits[MOST]), limits[KEEP], hedge.seed, int(limits[ROOM]))
         _learn_beside(
             X, y, weights[0], served, target, rows, scores[0], scores[1], known, Window(bins, documents, queries, integers),
-            Growth(splits, trees, sample, packed, integers, numbers), plan, limits, learner.signs, both, blend, table,
+            Growth(splits, trees, sample, packed, listed, integers, numbers), plan, limits, learner.signs, both, blend, table,
             rounds[0],
         )  # fmt: skip
     chosen = np.empty(N_MEMBERS + N_CANDIDATES)

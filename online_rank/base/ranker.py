@@ -390,11 +390,12 @@ class Ranker(QueryStep):
             raise TypeError(f"{type(self).__name__} learns from grades, not from {type(block.y[0]).__name__}: SwapRanker does")
         fits = self._reader.fits(self, block)
         alone = changes is not None and n_queries == 1 and not changes.goes_on
-        if alone and not fits and self._ends_in_kernel:
+        ends = alone and self._ends_in_kernel
+        if ends and not fits:
             reader: Any = self._reader
             block, fits = reader.with_known(self, block)
         alone = alone and fits
-        replaces = alone and self._ends_in_kernel
+        replaces = alone and ends
         if changes is not None and alone and (replaces or self._learns_atomically):
             # The kernel makes the last change, and leaves all as it was where it refuses.
             if replaces:

@@ -91,9 +91,11 @@ class AdditiveRanker(CurvedRanker):
 
     **Trees.** Where features interact, trees learn what no sum of curves can: up to `trees` of depth 4, on g in 31 bins. A
     tree grows from a window of the last queries, of at most 8 MB and 65,216 documents, in steps that are spread over queries.
-    No query takes more operations than a query of the median size earns. The tree fits the residual t - s of the standardised
-    grades t, by the scores s of the trees so far. Its leaves begin with the values .2 G / (n + 100), with G the sum of the
-    residuals and n the number of documents, and all other trees fade by a hundredth. Then leaves learn at each query:
+    No query takes more operations than a query of the median size earns. It splits by a third of the features, drawn in
+    proportion to the roots of what splits by them have gained, and a few by chance. The tree fits the residual t - s of the
+    standardised grades t, by the scores s of the trees so far. Its leaves begin with the values .2 G / (n + 100), with G the
+    sum of the residuals and n the number of documents, and all other trees fade by a hundredth. Then leaves learn at each
+    query:
 
     .. math:: v \leftarrow v + \frac{G}{2 (n + 100)}
 
@@ -662,7 +664,11 @@ class AdditiveRanker(CurvedRanker):
     def _learn_beside(self, trees: GrowingTrees, given: tuple[Any, ...]) -> int:
         """Learn a query with curves and trees."""
         trees.make_room(len(given[1]), self.trees)
-        drawn, answers = self._curves(), _NO_ANSWERS if self._answers is None else self._answers
+        drawn, hedge, answers = self._drawn, given[8], _NO_ANSWERS if self._answers is None else self._answers
+        if drawn is None:
+            chosen = np.empty(len(self._scales) + len(self._losses))
+            blending.choose(hedge, hedge.first_query, chosen)
+            drawn = self._drawn_by(chosen)
         self._drawn = self._answers = None
         learned: int = beside.learn(*given, drawn, answers, *trees.state(), trees.limits(self.trees))
         return learned
@@ -679,8 +685,7 @@ class AdditiveRanker(CurvedRanker):
         scores, rows = self._score_rows(X, offsets)
         answers = np.empty((2, len(X)))
         answers[0] = scores
-        if trees.n_served:
-            trees.add_to(rows, scores)
+        trees.add_to(rows, scores)
         answers[1] = scores
         self._answers = answers
         return scores

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from river import base
 
-from online_rank._kernels import beside, growing, leaves, window
-from online_rank._kernels.growing import Growth
+from online_rank._kernels import beside, leaves, splitting, window
+from online_rank._kernels.splitting import Growth
 from online_rank._kernels.window import Window
 from online_rank.base.schema import Array, Derived, Schema
 from online_rank.base.undo import Undo, record_state
@@ -37,23 +37,25 @@ _MOST_BYTES, _MOST_DOCUMENTS, _ASIDE = 8 << 20, (1 << 16) - 320, 64
 #: Bytes of a document in addition to its bins: two float32, and a share of the row of its query.
 _OF_DOCUMENT, _DOCUMENTS_OF_QUERY = 12, 8
 #: Most documents of a sample, and the share of the columns: at least 8 of them.
-_SAMPLE, _COLUMNS, _LEAST_COLUMNS, _MOST_COLUMNS = (1 << 15) - 320, 0.25, 8, 2000
+_SAMPLE, _COLUMNS, _LEAST_COLUMNS, _MOST_COLUMNS = (1 << 15) - 320, 0.35, 8, 1000
 #: Room at first: documents, queries; and trees that get room at a time.
 _FIRST_DOCUMENTS, _FIRST_QUERIES, _MORE_TREES = 192, 16, 8
 #: Trees for each feature, and the fewest; by how much they fade with each new one.
 _OF_FEATURE, _FEWEST, _KEEP = 4, 200, 0.99
-#: Operations of growth for each value that is read: of a document, and of each of its values; how many times as many at first,
-#: and after how many documents half of the difference is gone.
-_OF_QUERY, _OF_VALUE, _EARLY, _HALF = 500.0, 12.0, 8.0, 2500.0
+#: Operations of growth for each document that is read, in the end and at first, and for each of its values; and the number of
+#: documents after which half of the difference is gone.
+_OF_EACH, _OF_EACH_AT_FIRST, _OF_VALUE, _HALF = 500.0, 10_800.0, 12.0, 2500.0
 #: By how much mixtures with trees must have lost less than curves before trees are served, in losses of whole queries.
 _EVIDENCE = 0.5
 
 
+@functools.lru_cache(maxsize=64)
 def most_trees(trees: int, n_features: int) -> int:
     """How many trees there may be, of at most `trees`: four for each feature, and at least 200."""
     return min(trees, max(_OF_FEATURE * n_features, _FEWEST))
 
 
+@functools.lru_cache(maxsize=64)
 def most_documents(n_features: int) -> int:
     """How many documents the window may have."""
     return min(_MOST_DOCUMENTS, _MOST_BYTES // (n_features + _OF_DOCUMENT))
@@ -94,6 +96,7 @@ class GrowingTrees(base.Base):
         _queries=Array(None, window.N_OF_QUERY, low=0.0),
         _sample=Array(None, None, dtype="uint8", high=leaves.N_BINS - 1),
         _packed=Array(lambda own: own._sample.shape[1], dtype="int64"),
+        _listed=Array(lambda own: own._sample.shape[1], dtype="int16", low=0),
         _integers=Array(None, dtype="int64"),
         _numbers=Array(None),
         _blend=Array(beside.N_NUMBERS),
@@ -108,8 +111,9 @@ class GrowingTrees(base.Base):
         self._queries = np.zeros((0, window.N_OF_QUERY))
         self._sample = np.zeros((1, 0), dtype=np.uint8)
         self._packed = np.zeros(0, dtype=np.int64)
-        self._integers = np.zeros(growing.CHOSEN, dtype=np.int64)
-        self._numbers = np.zeros(growing.USES)
+        self._listed = np.zeros(0, dtype=np.int16)
+        self._integers = np.zeros(splitting.CHOSEN, dtype=np.int64)
+        self._numbers = np.zeros(splitting.USES)
         self._blend = np.zeros(beside.N_NUMBERS)
         self._blend[beside.ACCOUNT + 6] = 1.0  # The largest weight.
         self._blend[beside.FACTOR] = 1.0
@@ -128,7 +132,7 @@ class GrowingTrees(base.Base):
     @property
     def bytes_of_queries(self) -> int:
         """How many bytes the window and the sample of the growing tree take."""
-        parts = self._bins, self._documents, self._queries, self._sample, self._packed
+        parts = self._bins, self._documents, self._queries, self._sample, self._packed, self._listed
         return sum(part.nbytes for part in parts)
 
     @property
@@ -156,7 +160,8 @@ class GrowingTrees(base.Base):
     @property
     def growth(self) -> Growth:
         """The trees, and the one that is growing: the arrays themselves, which kernels change."""
-        return Growth(self._splits, self._trees, self._sample, self._packed, self._integers, self._numbers)
+        own = self._splits, self._trees, self._sample, self._packed, self._listed, self._integers, self._numbers
+        return Growth(*own)
 
     @property
     def blend(self) -> np.ndarray:
@@ -171,9 +176,10 @@ class GrowingTrees(base.Base):
     def _check_state(self) -> None:
         """Raise ValueError if loaded trees or windows would make kernels read out of bounds."""
         d, n, integers = len(self._bins), self._bins.shape[1], self._integers
-        if len(integers) < growing.CHOSEN or len(self._numbers) != growing.USES + d or not len(self._sample):
+        rooms = splitting.CHOSEN + (len(self._sample) - 1) * splitting.OF_COLUMN
+        if len(integers) != rooms or len(self._numbers) != splitting.USES + d or not len(self._sample):
             raise ValueError("the state of a growing tree lacks a part")
-        n_trees, counts = self.n_trees, integers[: growing.NEW]
+        n_trees, counts = self.n_trees, integers[: splitting.NEW]
         if counts.min() < 0 or counts.max() > MAX_COUNT or n_trees > len(self._splits):
             raise ValueError("a count of trees or queries is impossible")
         if self._splits[:n_trees, : leaves.N_NODES].max(initial=-1) >= d:
@@ -194,26 +200,33 @@ class GrowingTrees(base.Base):
 
     def _check_growth(self, d: int) -> None:
         integers, room = self._integers, self._sample.shape
-        phase, level, column = integers[growing.PHASE], integers[growing.LEVEL], integers[growing.COLUMN]
-        sampled, columns = integers[growing.SAMPLED], integers[growing.COLUMNS]
+        phase, level, column = integers[splitting.PHASE], integers[splitting.LEVEL], integers[splitting.COLUMN]
+        sampled, columns = integers[splitting.SAMPLED], integers[splitting.COLUMNS]
         if (
-            phase > growing.SCORE
+            phase > splitting.SCORE
             or level > 4
             or sampled > room[1]
-            or columns > min(room[0] - 1, len(integers) - growing.CHOSEN)
+            or columns > room[0] - 1
+            or integers[splitting.LISTED] > sampled
+            or integers[splitting.SMALLER] > 255
         ):
             raise ValueError("a growing tree is in no known state")
-        busy = phase in (growing.SPLIT, growing.PART)
-        if busy and (level > 3 or integers[growing.AT] > sampled or column >= columns):
+        busy = phase in (splitting.SPLIT, splitting.PART)
+        if busy and (level > 3 or integers[splitting.AT] > sampled or column >= max(columns, 1)):
             raise ValueError("a growing tree is in no known state")
+        if (self._listed[: integers[splitting.LISTED]] >= max(sampled, 1)).any():
+            raise ValueError("a growing tree counts a document that it has not")
         if (self._sample[-1, :sampled] >= leaves.N_LEAVES).any() or (busy and (self._sample[-1, :sampled] >> level).any()):
             raise ValueError("a document of a growing tree is in no node")
-        features = (integers[growing.NEW : growing.NEW + leaves.N_NODES], integers[growing.OLD : growing.OLD + leaves.N_NODES])
-        chosen, best = integers[growing.CHOSEN :][:columns], integers[growing.BEST : growing.BEST_BIN]
+        features = (
+            integers[splitting.NEW : splitting.NEW + leaves.N_NODES],
+            integers[splitting.OLD : splitting.OLD + leaves.N_NODES],
+        )
+        chosen, best = integers[splitting.CHOSEN :][:columns], integers[splitting.BEST : splitting.BEST_BIN]
         for own in (*features, chosen):
             if own.min(initial=0) < 0 or (len(own) and own.max() >= max(d, 1)):
                 raise ValueError("a growing tree splits by a feature that does not exist")
-        if phase != growing.IDLE and (best.max() >= columns or best.min() < -1):
+        if phase != splitting.IDLE and (best.max() >= columns or best.min() < -1):
             raise ValueError("a growing tree splits by a column that does not exist")
 
     def draw(self, seed: int, query: int) -> None:
@@ -226,8 +239,8 @@ class GrowingTrees(base.Base):
     def state(self) -> tuple[np.ndarray, ...]:
         """The arrays, in the order of `beside.learn`."""
         return (
-            self._splits, self._trees, self._sample, self._packed, self._bins, self._documents, self._queries, self._integers,
-            self._numbers, self._blend, self._table, MIXTURES, _PRIOR,
+            self._splits, self._trees, self._sample, self._packed, self._listed, self._bins, self._documents, self._queries,
+            self._integers, self._numbers, self._blend, self._table, MIXTURES, _PRIOR,
         )  # fmt: skip
 
     def served(self) -> tuple[np.ndarray, np.ndarray]:
@@ -236,13 +249,16 @@ class GrowingTrees(base.Base):
 
     def add_to(self, rows: Any, scores: np.ndarray) -> None:
         """Add what trees serve to the scores (m,) that curves serve, by the rows of a query."""
-        leaves.score_leaves(rows.g, rows.cells, self._splits, self._table[: self.n_served], self.factor, scores)
+        factor, n = self._blend[beside.FACTOR :].tolist()
+        if n:
+            leaves.score_leaves(rows.g, rows.cells, self._splits, self._table[: int(n)], factor, scores)
 
     def limits(self, trees: int) -> np.ndarray:
         """The settings of `beside.learn`."""
         most = most_trees(trees, len(self._bins))
-        credit = _OF_VALUE + _OF_QUERY / max(len(self._bins), 1)
-        return _as_array(most, _KEEP, min(self._bins.shape[1], _SAMPLE), credit, _EARLY * credit, _HALF, _EVIDENCE)
+        d = max(len(self._bins), 1)
+        credit, early = (_OF_VALUE + own / d for own in (_OF_EACH, _OF_EACH_AT_FIRST))
+        return _as_array(most, _KEEP, min(self._bins.shape[1], _SAMPLE), credit, early, _HALF, _EVIDENCE)
 
     def add_features(self, zero: np.ndarray) -> None:
         """Add features: earlier documents lacked them, or had the value 0, where `zero` (n,) is true."""
@@ -260,8 +276,8 @@ class GrowingTrees(base.Base):
         to = np.full(len(self._bins), -1)
         to[kept] = np.arange(len(kept))
         self._bins = self._bins[kept]
-        uses = self._numbers[growing.USES :][kept]
-        self._numbers = np.concatenate([self._numbers[: growing.USES], uses])
+        uses = self._numbers[splitting.USES :][kept]
+        self._numbers = np.concatenate([self._numbers[: splitting.USES], uses])
         splits = self._splits.copy()
         features = to[splits[:, : leaves.N_NODES]] if len(to) else np.zeros((len(splits), leaves.N_NODES), dtype=np.int64)
         splits[:, : leaves.N_NODES] = np.maximum(features, 0)
@@ -273,7 +289,7 @@ class GrowingTrees(base.Base):
         """A copy whose feature j was feature `order[j]`, without the tree that is growing."""
         made, to = copy.deepcopy(self), np.argsort(order)
         made._bins = np.ascontiguousarray(self._bins[order])
-        made._numbers[growing.USES :] = self._numbers[growing.USES :][order]
+        made._numbers[splitting.USES :] = self._numbers[splitting.USES :][order]
         made._splits[:, : leaves.N_NODES] = to[self._splits[:, : leaves.N_NODES]] if len(to) else 0
         made._start_again()
         return made
@@ -283,16 +299,17 @@ class GrowingTrees(base.Base):
         n = int(self._integers[window.COUNT])
         self._start_again()
         self._integers[[window.FIRST, window.COUNT, window.HEAD, window.HELD]] = 0
-        for name in ("_bins", "_documents", "_queries", "_sample", "_packed"):
+        self._integers[splitting.CHOSEN :] = 0
+        for name in ("_bins", "_documents", "_queries", "_sample", "_packed", "_listed"):
             setattr(self, name, np.zeros_like(getattr(self, name)))
         return n
 
     def _start_again(self) -> None:
         """Drop the tree that is growing."""
         self._integers = self._integers.copy()
-        self._integers[growing.PHASE] = growing.IDLE
-        self._integers[growing.NEW : growing.BEST] = 0
-        self._integers[growing.SAMPLED] = self._integers[growing.COLUMNS] = 0
+        self._integers[splitting.PHASE] = splitting.IDLE
+        self._integers[splitting.NEW : splitting.BEST] = 0
+        self._integers[[splitting.SAMPLED, splitting.COLUMNS, splitting.SMALLER, splitting.LISTED]] = 0
 
     def add_query(self, bins: np.ndarray, given: np.ndarray, target: np.ndarray, weight: float, number: float) -> None:
         """Add a query to the window, where there is room: bins (d, m), scores and targets (m,)."""
@@ -307,7 +324,7 @@ class GrowingTrees(base.Base):
         """Give the next query room, and the next tree."""
         d, room = self._bins.shape
         # One look at the integers: each takes longer than all that follows.
-        counts = self._integers[: growing.AT].tolist()
+        counts = self._integers[: splitting.AT].tolist()
         head, most, documents, queries = counts[window.HEAD], most_documents(d), room, len(self._queries)
         if head + n_documents > room and room < most:
             documents = min(most, max(room + room // 2, head + n_documents, _FIRST_DOCUMENTS) + _ASIDE)
@@ -320,16 +337,20 @@ class GrowingTrees(base.Base):
             self._splits = np.concatenate([self._splits, np.zeros((n, leaves.N_SPLITS), dtype=np.int16)])
             self._trees = np.concatenate([self._trees, np.zeros((n, leaves.N_PARTS))])
             self._table = np.concatenate([self._table, np.zeros((n, leaves.N_LEAVES))])
-        if counts[growing.PHASE] == growing.IDLE:
+        if counts[splitting.PHASE] == splitting.IDLE:
             self._room_for_sample(d)
 
     def _room_for_sample(self, d: int) -> None:
-        columns = -growing.ABREAST * (-min(d, max(_LEAST_COLUMNS, min(_MOST_COLUMNS, round(_COLUMNS * d)))) // growing.ABREAST)
+        columns = -splitting.ABREAST * (
+            -min(d, max(_LEAST_COLUMNS, min(_MOST_COLUMNS, round(_COLUMNS * d)))) // splitting.ABREAST
+        )
         documents = min(self._bins.shape[1], _SAMPLE)
         if self._sample.shape[1] < documents or len(self._sample) != columns + 1:
             self._sample = np.zeros((columns + 1, documents), dtype=np.uint8)
             self._packed = np.zeros(documents, dtype=np.int64)
-            self._integers = np.concatenate([self._integers[: growing.CHOSEN], np.zeros(columns, dtype=np.int64)])
+            self._listed = np.zeros(documents, dtype=np.int16)
+            more = np.zeros(columns * splitting.OF_COLUMN, dtype=np.int64)
+            self._integers = np.concatenate([self._integers[: splitting.CHOSEN], more])
 
     def _rearrange(self, documents: int, queries: int) -> None:
         """Copy the window to arrays with room for as many documents and queries."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from online_rank._kernels import beside, growing, hedge, leaves, window
+from online_rank._kernels import beside, hedge, leaves, splitting, window
 from online_rank.rankers.growing_trees import GrowingTrees, most_documents, most_trees
 
 
@@ -26,8 +26,8 @@ def mix_trees(learned: Sequence[GrowingTrees], base: GrowingTrees, trees: int, f
     _join_windows(made, learned, first_query)
     numbers = np.array([one.growth.numbers for one in learned])
     made._numbers = numbers.mean(axis=0)
-    made._numbers[growing.HEAVIEST] = numbers[:, growing.HEAVIEST].max()
-    for place in (growing.LEARNED, growing.SPENT):
+    made._numbers[splitting.HEAVIEST] = numbers[:, splitting.HEAVIEST].max()
+    for place in (splitting.LEARNED, splitting.SPENT):
         made._numbers[place] = base.growth.numbers[place] + (numbers[:, place] - base.growth.numbers[place]).sum()
     _mix_blend(made.blend, learned, base)
     return made

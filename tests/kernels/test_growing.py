@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from online_rank._kernels import growing, leaves, window
+from online_rank._kernels import growing, leaves, splitting, window
 from online_rank.rankers.growing_trees import GrowingTrees
 from tests.kernels.calling import Module
 from tests.reference import growing_trees as reference
@@ -33,19 +33,19 @@ def taught(rng, n, m=12, d=5, weights=(1.0,)):
 def grow(trees, most=1e18, signs=None):
     """Take steps of as many operations; returns how many were taken."""
     trees.make_room(1, 400)
-    limits, before = trees.limits(400), trees.growth.numbers[growing.SPENT]
-    trees.growth.numbers[growing.HAVE] = 1e18
+    limits, before = trees.limits(400), trees.growth.numbers[splitting.SPENT]
+    trees.growth.numbers[splitting.HAVE] = 1e18
     plan = growing.Plan(int(limits[0]), limits[1], 0, int(limits[2]))
     signs = np.zeros(len(trees.window.bins), dtype=np.int64) if signs is None else signs
     GROWING.grow(trees.window, trees.growth, plan, signs, most)
-    return trees.growth.numbers[growing.SPENT] - before
+    return trees.growth.numbers[splitting.SPENT] - before
 
 
 def grow_until(trees, phase, signs=None):
     """Take small steps until a tree is in a phase."""
     for _ in range(10_000):
         grow(trees, 1.0, signs)
-        if trees.growth.integers[growing.PHASE] == phase:
+        if trees.growth.integers[splitting.PHASE] == phase:
             return
     raise AssertionError("it never gets there")
 
@@ -62,7 +62,7 @@ def test_queries_lie_in_the_window_as_in_a_ring(seed):
     rng = np.random.default_rng(seed)
     n, k = int(rng.integers(20, 60)), int(rng.integers(3, 12))
     state = window.Window(
-        np.zeros((2, n), np.uint8), np.zeros((2, n), np.float32), np.zeros((k, 4)), np.zeros(growing.CHOSEN, np.int64)
+        np.zeros((2, n), np.uint8), np.zeros((2, n), np.float32), np.zeros((k, 4)), np.zeros(splitting.CHOSEN, np.int64)
     )
     ring, content = reference.Ring(n, k), {}
     for number in range(80):
@@ -102,10 +102,10 @@ def test_a_larger_window_keeps_all_queries_and_a_smaller_one_the_last():
 @pytest.mark.parametrize("weights", [(1.0,), (1.0, 0.25)])
 def test_a_tree_has_the_best_splits_of_its_sample_and_leaves_of_the_whole_window(weights):
     trees = taught(np.random.default_rng(1), 40, weights=weights)
-    grow_until(trees, growing.SPLIT)
+    grow_until(trees, splitting.SPLIT)
     n, chosen = (
-        int(trees.growth.integers[growing.SAMPLED]),
-        trees.growth.integers[growing.CHOSEN :][: trees.growth.integers[growing.COLUMNS]],
+        int(trees.growth.integers[splitting.SAMPLED]),
+        trees.growth.integers[splitting.CHOSEN :][: trees.growth.integers[splitting.COLUMNS]],
     )
     assert 12 * 24 < n < 12 * 40
     bins, packed = trees.growth.sample[: len(chosen), :n].T.tolist(), trees.growth.packed[:n]
@@ -113,7 +113,7 @@ def test_a_tree_has_the_best_splits_of_its_sample_and_leaves_of_the_whole_window
     assert set(units) == {reference.unit(w) for w in weights}
     share = max(0.25, n / 480)
     columns, thresholds = reference.grow(bins, (packed >> 32).tolist(), units, 100.0 * share, 20.0 * share)
-    grow_until(trees, growing.SCORE)
+    grow_until(trees, splitting.SCORE)
     assert trees.growth.splits[0, :15].tolist() == [0 if c is None else chosen[c] for c in columns]
     assert trees.growth.splits[0, 15:].tolist() == [leaves.NEVER if t is None else t for t in thresholds]
     sums, counts = np.zeros(16), np.zeros(16)
@@ -128,7 +128,7 @@ def test_a_tree_has_the_best_splits_of_its_sample_and_leaves_of_the_whole_window
     assert trees.growth.trees[0, leaves.MEANS : leaves.SEEN].tolist() == pytest.approx(values.tolist())
     assert trees.growth.trees[0, leaves.SEEN : leaves.AGE].tolist() == pytest.approx(counts.tolist())
     before = trees.window.documents[window.GIVEN].copy()
-    grow_until(trees, growing.COPY)
+    grow_until(trees, splitting.COPY)
     keep = trees.limits(400)[1]
     for at, m in queries(trees):
         for i in range(at, at + m):
@@ -149,7 +149,7 @@ def test_steps_stop_when_they_have_taken_their_operations():
     trees = taught(np.random.default_rng(3), 60)
     taken = [grow(trees, 2000.0) for _ in range(40)]
     assert max(taken) <= 2000.0 + 4096.0
-    assert trees.growth.numbers[growing.SPENT] == pytest.approx(sum(taken))
+    assert trees.growth.numbers[splitting.SPENT] == pytest.approx(sum(taken))
 
 
 def test_no_tree_splits_by_a_feature_with_a_sign():
@@ -172,23 +172,23 @@ def test_the_oldest_tree_makes_room_and_leaves_the_scores_of_the_window():
     for number in range(3):
         plan = growing.Plan(2, 0.9, 0, int(trees.limits(2)[2]))
         for _ in range(10_000):
-            trees.growth.numbers[growing.HAVE] = 1e18
+            trees.growth.numbers[splitting.HAVE] = 1e18
             GROWING.grow(trees.window, trees.growth, plan, signs, 1.0)
-            if trees.n_grown == number + 1 and trees.growth.integers[growing.PHASE] == growing.SCORE:
+            if trees.n_grown == number + 1 and trees.growth.integers[splitting.PHASE] == splitting.SCORE:
                 old = (
-                    trees.growth.integers[growing.OLD : growing.OLD + 30],
-                    trees.growth.numbers[growing.OLD_VALUES :][:16].copy(),
+                    trees.growth.integers[splitting.OLD : splitting.OLD + 30],
+                    trees.growth.numbers[splitting.OLD_VALUES :][:16].copy(),
                 )
                 break
-        place = int(trees.growth.integers[growing.PLACE])
+        place = int(trees.growth.integers[splitting.PLACE])
         for i in range(720):
             if number == 2:
                 given[i] -= old[1][reference.leaf(trees.window.bins[:, i], old[0][:15], old[0][15:])]
             v = reference.leaf(trees.window.bins[:, i], trees.growth.splits[place, :15], trees.growth.splits[place, 15:])
             given[i] = 0.9 * given[i] + trees.growth.trees[place, v]
         for _ in range(10_000):
-            trees.growth.numbers[growing.HAVE] = 1e18
-            if trees.growth.integers[growing.PHASE] != growing.SCORE:
+            trees.growth.numbers[splitting.HAVE] = 1e18
+            if trees.growth.integers[splitting.PHASE] != splitting.SCORE:
                 break
             GROWING.grow(trees.window, trees.growth, plan, signs, 1.0)
         assert trees.window.documents[window.GIVEN, :720].tolist() == pytest.approx(given.tolist(), abs=1e-5)
@@ -209,9 +209,9 @@ def test_constant_features_and_equal_targets_give_a_tree_without_splits():
 
 
 def test_a_query_earns_for_its_values_and_may_spend_what_a_typical_one_earns():
-    numbers = np.zeros(growing.USES)
+    numbers = np.zeros(splitting.USES)
     assert GROWING.earn(numbers, 100.0, 10.0) == 1000.0
-    assert numbers[growing.HAVE] == 1000.0
+    assert numbers[splitting.HAVE] == 1000.0
     # A query that is a hundred times as large moves the running median by a 32nd.
     assert GROWING.earn(numbers, 10_000.0, 10.0) == 10.0 * 100.0 * (1 + 1 / 32)
-    assert numbers[growing.HAVE] == 16.0 * 10.0 * 100.0 * (1 + 1 / 32)
+    assert numbers[splitting.HAVE] == 16.0 * 10.0 * 100.0 * (1 + 1 / 32)

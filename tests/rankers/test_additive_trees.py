@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from online_rank import AdditiveRanker, load, measure, save
-from online_rank._kernels import beside, growing, leaves, window
+from online_rank._kernels import beside, leaves, splitting, window
 from online_rank.base.closed import form_of
 from online_rank.base.schema import declared_state
 from online_rank.base.undo import all_or_nothing
@@ -47,7 +47,7 @@ def served():
     """A ranker that serves trees, while the next one is half grown."""
     model = taught(120)
     assert trees_of(model).n_served > 0
-    assert trees_of(model).growth.integers[growing.PHASE] != growing.IDLE
+    assert trees_of(model).growth.integers[splitting.PHASE] != splitting.IDLE
     return model
 
 
@@ -262,7 +262,7 @@ def test_trees_forget_features_that_leave(served):
     assert (after[:, 15:][split & (features == 1)] == leaves.NEVER).all()
     assert (after[:, :15][split & (features == 3)] == 2).all()
     assert np.array_equal(trees.window.bins, trees_of(served).window.bins[[0, 2, 3]])
-    assert trees.growth.integers[growing.PHASE] == growing.IDLE
+    assert trees.growth.integers[splitting.PHASE] == splitting.IDLE
 
 
 def learn_all(model, stream):
@@ -321,7 +321,7 @@ def test_growth_takes_about_as_much_in_every_query():
     model, spent = AdditiveRanker(trees=400), []
     for X, y in queries(300, d=8, m=20):
         model.learn_one(X, y)
-        spent.append(trees_of(model).growth.numbers[growing.SPENT])
+        spent.append(trees_of(model).growth.numbers[splitting.SPENT])
     steps = np.diff(spent)[100:]
     assert steps.max() < 2.0 * np.median(steps)
 
