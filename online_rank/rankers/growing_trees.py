@@ -40,6 +40,8 @@ _OF_DOCUMENT, _DOCUMENTS_OF_QUERY = 12, 8
 _SAMPLE, _COLUMNS, _LEAST_COLUMNS, _MOST_COLUMNS = (1 << 15) - 320, 0.35, 8, 1000
 #: Room at first: documents, queries; and trees that get room at a time.
 _FIRST_DOCUMENTS, _FIRST_QUERIES, _MORE_TREES = 192, 16, 8
+#: Queries during which there is no more than about one tree for each.
+_FEW = 24
 #: Trees for each feature, and the fewest; by how much they fade with each new one.
 _OF_FEATURE, _FEWEST, _KEEP = 4, 200, 0.99
 #: Operations of growth for each document that is read, in the end and at first, and for each of its values; and the number of
@@ -332,7 +334,9 @@ class GrowingTrees(base.Base):
             queries = min(max(most // _DOCUMENTS_OF_QUERY, 1), max(2 * queries, _FIRST_QUERIES))
         if (documents, queries) != (room, len(self._queries)):
             self._rearrange(documents, queries)
-        if counts[window.N_TREES] == len(self._trees) < (most_now := most_trees(trees, d)):
+        # At first about a tree for each query, so that many models of few queries are small.
+        most_now, pushed = most_trees(trees, d), counts[window.PUSHED]
+        if counts[window.N_TREES] == len(self._trees) < most_now and (pushed >= _FEW or len(self._trees) <= pushed):
             n = min(_MORE_TREES, most_now - len(self._trees))
             self._splits = np.concatenate([self._splits, np.zeros((n, leaves.N_SPLITS), dtype=np.int16)])
             self._trees = np.concatenate([self._trees, np.zeros((n, leaves.N_PARTS))])
