@@ -30,6 +30,7 @@ from online_rank._kernels.splitting import (
     IDLE,
     LEAVES,
     LEVEL,
+    LISTED,
     NEW,
     OLD,
     OLD_VALUES,
@@ -154,7 +155,7 @@ def _begin(window, growth, plan, signs):
     for c in range(n):
         integers[CHOSEN + c] = order[c]
     integers[PHASE], integers[AT], integers[END] = COPY, integers[PUSHED], integers[PUSHED]
-    integers[COLUMNS], integers[SAMPLED], integers[LEVEL], integers[COLUMN] = n, 0, 0, 0
+    integers[COLUMNS], integers[SAMPLED], integers[LEVEL], integers[COLUMN], integers[LISTED] = n, 0, 0, 0, 0
     return 500.0 + 20.0 * d
 
 

@@ -218,7 +218,10 @@ class GrowingTrees(base.Base):
             raise ValueError("a growing tree is in no known state")
         if (self._listed[: integers[splitting.LISTED]] >= max(sampled, 1)).any():
             raise ValueError("a growing tree counts a document that it has not")
-        if (self._sample[-1, :sampled] >= leaves.N_LEAVES).any() or (busy and (self._sample[-1, :sampled] >> level).any()):
+        # Documents that were parted are in nodes of the next level.
+        nodes, parted = self._sample[-1, :sampled], integers[splitting.AT] if phase == splitting.PART else 0
+        misplaced = busy and ((nodes[parted:] >> level).any() or (nodes[:parted] >> (level + 1)).any())
+        if misplaced or (nodes >= leaves.N_LEAVES).any():
             raise ValueError("a document of a growing tree is in no node")
         features = (
             integers[splitting.NEW : splitting.NEW + leaves.N_NODES],

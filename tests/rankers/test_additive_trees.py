@@ -15,7 +15,7 @@ from online_rank.bounds import certificate_of
 from online_rank.checks import yield_checks
 from online_rank.distributed import fork, mix
 from online_rank.rankers.growing_trees import MIXTURES, most_documents, most_trees
-from online_rank.storage.files import to_bytes
+from online_rank.storage.files import from_bytes, to_bytes
 from tests.reference import growing_trees as reference
 from tests.reference.forms import scores as of_form
 
@@ -49,6 +49,16 @@ def served():
     assert trees_of(model).n_served > 0
     assert trees_of(model).growth.integers[splitting.PHASE] != splitting.IDLE
     return model
+
+
+def test_a_model_can_be_loaded_after_each_query_whatever_a_growing_tree_does():
+    """Files were refused as damaged while a tree was parting documents, or copied those of the next tree."""
+    model, phases = AdditiveRanker(), set()
+    for X, y in queries(160, d=5, m=40):
+        model.learn_one(X, y)
+        phases.add(int(trees_of(model).growth.integers[splitting.PHASE]))
+        assert to_bytes(from_bytes(to_bytes(model))) == to_bytes(model)
+    assert {splitting.COPY, splitting.SPLIT, splitting.PART} <= phases
 
 
 def test_trees_see_what_curves_cannot(served):
