@@ -18,7 +18,7 @@ from online_rank.support.lazy import needs
 __all__ = ["ADAPTERS", "adapter", "query_matrix"]
 
 
-def query_matrix(model: Any, vector: str | None = None) -> np.ndarray:
+def query_matrix(model: Any, *, vector: str | None = None) -> np.ndarray:
     """W, float32 (p, k): the score of a document d of length 1 is (W' q)' d for a query q of length 1.
 
     Parameters
@@ -95,7 +95,7 @@ def adapter(model: Any, to: str, *, vector: str | None = None, name: str = "onli
         raise ValueError(f"to is {to!r}; a matrix of vectors can be written to {', '.join(ADAPTERS)}")
     if not (name.isidentifier() and name.isascii()):
         raise ValueError(f"name is {name!r:.60}; it must be an identifier")
-    return ADAPTERS[to](query_matrix(model, vector), name)
+    return ADAPTERS[to](query_matrix(model, vector=vector), name)
 
 
 def _npy(W: np.ndarray, _name: str) -> bytes:

@@ -138,6 +138,9 @@ class Plan:
             reasons.setdefault(column.why, []).append(column.name)
         if reasons:
             lines.append(f"left out: {'; '.join(f'{listed(names)} ({why})' for why, names in reasons.items())}")
+        if vectors := [one.name for one in self.columns if one.type == "vector" and one.role in ("feature", "context")]:
+            size = "a matrix between two vectors of 768 numbers takes 2.4 MB, and its average as much"
+            lines.append(f"vectors: {listed(vectors)}; {size}")
         times = [column for column in self.columns if column.unit and column.role != "left out"]
         if times:
             said = (f"{listed([one.name])}, {one.role} ({TimeFormat(one.unit, one.zone).in_words})" for one in times)

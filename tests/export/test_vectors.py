@@ -92,14 +92,14 @@ def test_the_default_and_features_have_matrices(queries):
         D, q = rng.normal(size=(5, P)), rng.normal(size=P)
         for each in (default, features):
             each.learn_one([{"embedding": d} for d in D], [0, 1, 2, 0, 1], context={"embedding": q})
-    np.testing.assert_array_equal(query_matrix(default), query_matrix(features, "embedding"))
+    np.testing.assert_array_equal(query_matrix(default), query_matrix(features, vector="embedding"))
     assert query_matrix(default).shape == (P, P)
     t = default.adapt(queries[0])
     np.testing.assert_allclose(t, units(queries)[0] @ query_matrix(default), atol=1e-5)
     with pytest.raises(ValueError, match="has learned no vector"):
         query_matrix(click)
     with pytest.raises(ValueError, match="no vector of the name 'other'"):
-        query_matrix(default, "other")
+        query_matrix(default, vector="other")
     with pytest.raises(TypeError, match="VectorRanker, AdditiveRanker and VectorFeatures do"):
         query_matrix(PerceptronRanker())
 

@@ -114,6 +114,13 @@ def test_a_model_of_vectors_learns_files_and_knows_their_columns_again():
     assert model.matrix.shape == (3, 3)
 
 
+def test_the_plan_says_what_a_matrix_takes():
+    rows = [f'7,{i},{i},"{json.dumps(d)}"' for i, d in enumerate(D)]
+    plan = read(csv_of(rows, "q,grade,age,embedding"), query="q", grade="grade", model=AdditiveRanker()).plan
+    wanted = "vectors: embedding; a matrix between two vectors of 768 numbers takes 2.4 MB, and its average as much"
+    assert wanted in plan.in_words()
+
+
 def test_other_models_leave_vectors_out():
     rows = [f'7,{i},{i},"{json.dumps(d)}"' for i, d in enumerate(D)]
     queries = read(csv_of(rows, "q,grade,age,embedding"), query="q", grade="grade", model=PerceptronRanker())
