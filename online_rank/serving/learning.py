@@ -16,7 +16,7 @@ from online_rank.preprocessing.history import AT, PLACES
 from online_rank.query import Block, as_grades
 from online_rank.query.blocks import with_feedback
 from online_rank.serving import messages
-from online_rank.serving.challenge import drafted_by_challenge, seen_by
+from online_rank.serving.challenge import ASSUMED, drafted_by_challenge, seen_by
 from online_rank.serving.kinds.clicks import NOT_CLICKS
 from online_rank.serving.outcomes import Outcome, Reply, UnknownQuery
 from online_rank.serving.queries import arranged, as_served, drawn_as, query_of, require_few_pairs, require_known
@@ -43,6 +43,8 @@ class Due(NamedTuple):
         What the journal will say of it.
     at
         The time at which it is learned, if the model asks for one.
+    evidence
+        Whose feedback it is.
     """
 
     query_id: Any
@@ -52,6 +54,7 @@ class Due(NamedTuple):
     drawn: str | None
     outcome: Outcome
     at: float | None
+    evidence: Evidence = NO_EVIDENCE
 
 
 def learn(
@@ -81,7 +84,15 @@ def learn(
     )
 
 
-def teach(state: ServiceState, message: messages.Teach, request: bytes, at: float | None, *, n_bytes: int | None) -> Reply:
+def teach(
+    state: ServiceState,
+    message: messages.Teach,
+    request: bytes,
+    at: float | None,
+    evidence: Evidence = NO_EVIDENCE,
+    *,
+    n_bytes: int | None,
+) -> Reply:
     """Learn a query that somebody else has ranked, from its documents and their grades; `n_bytes` as for `query_of`."""
     query_id, digest = message.id, digest_of(message)
     if (before := state.learned_as(query_id)) is not None:
@@ -91,14 +102,27 @@ def teach(state: ServiceState, message: messages.Teach, request: bytes, at: floa
     if n_bytes is not None and state.draws:
         require_few_pairs(query, n_bytes)
     _, y = _graded(grades, ungraded, query)
-    scores = state.model.predict_one(_at_time(state.model, query, at))
+    try:
+        scores = state.model.predict_one(_at_time(state.model, query, at))
+    except (ValueError, TypeError):
+        if (fitted := state.fitted(query)) is None:
+            raise
+        query, scores = fitted, state.model.predict_one(_at_time(state.model, fitted, at))
     loss = served_loss(state._target, [*scores.values()], y)
     number = state._pending.number(query_id)
     gone = () if number is None else (number,)
-    outcome = Outcome(("teach", query_id, at), feedback=request, gone=gone, digest=digest)
+    outcome = Outcome(("teach", query_id, at, evidence.day), feedback=request, gone=gone, digest=digest)
+    if evidence.keys and state.is_limited(evidence):
+        answer = {"id": query_id, "learned": False, "limited": True}
+        return forget_query(state, query_id, "limited", Reply(answer, outcome, learned=True), digest)
     reply = Reply({"id": query_id, "learned": True, "loss": loss or 0.0}, outcome, learned=True)
     with _changing(state, query) as changes:
-        _learn_once(state, query, y, None, at, changes, len(request))
+        whose = None if state.challenge is None else state.takes_share(changes, evidence)
+        if state.challenge is not None and whose is None:
+            reply.answer["assumed"] = ASSUMED
+        if evidence.keys:
+            state.count_evidence(changes, evidence, 1)
+        _learn_once(state, query, y, None, at, changes, len(request), whose)
         state.end(changes, query_id, digest, "learned")
     return reply
 
@@ -131,17 +155,30 @@ def learn_waiting(
     if len(state._unmeasured) >= _MOST_UNMEASURED:
         state.measure_served()
     text, scores, drawn = waiting
-    due = Due(query_id, query, text, scores, drawn, outcome, at)
-    with _changing(state, query) as changes:
+    due = Due(query_id, query, text, scores, drawn, outcome, at, evidence)
+    try:
+        return _learned(state, due, feedback, ungraded, is_clicks, displayed)
+    except (ValueError, TypeError):
+        if (fitted := state.fitted(query)) is None:
+            raise
+        return _learned(state, due._replace(query=fitted), feedback, ungraded, is_clicks, displayed)
+
+
+def _learned(
+    state: ServiceState, due: Due, feedback: Any, ungraded: Any, is_clicks: bool, displayed: Sequence[Any] | None
+) -> Reply:
+    """Learn a query that is due, all or nothing."""
+    evidence = due.evidence
+    with _changing(state, due.query) as changes:
         if evidence.keys:
-            state.count_evidence(changes, evidence, len(feedback))
+            state.count_evidence(changes, evidence, len(feedback) if is_clicks else 1)
         if is_clicks:
             counted, reply = _learn_clicks(state, changes, due, feedback, displayed)
         else:
             counted, reply = "learned", _learn_grades(state, changes, due, feedback, ungraded)
         if reply.feedback is not None:
             state._longest_delay = max(state._longest_delay, len(state._pending._queries) - 1)
-        state.end(changes, query_id, outcome.digest, counted)
+        state.end(changes, due.query_id, due.outcome.digest, counted)
     return reply
 
 
@@ -149,7 +186,7 @@ def _learn_clicks(
     state: ServiceState, changes: all_or_nothing, due: Due, clicked: Any, displayed: Sequence[Any] | None
 ) -> tuple[str, Reply]:
     """Learn from clicks on the list that was drawn or displayed, if it says something. Returns as what it counts, too."""
-    query_id, query, text, _, drawn, outcome, at = due
+    query_id, query, text, _, drawn, outcome, at, _ = due
     shown = drawn_as(drawn or "")
     changed = displayed is not None and tuple(displayed) != shown.page
     if displayed is not None and changed:
@@ -167,7 +204,10 @@ def _learn_clicks(
     if drafted_by_challenge(y) and (challenge is None or (state._pending.number(query_id) or 0) < challenge.since):
         # Its vote is for a comparison that has ended.
         return "late", _too_late(query_id, outcome)
-    _learn_once(state, query, y, None, at, changes, len(text))
+    whose = _whose(state, changes, due) if drafted_by_challenge(y) else None
+    _learn_once(state, query, y, None, at, changes, len(text), whose)
+    if drafted_by_challenge(y) and whose is None:
+        answer["assumed"] = ASSUMED
     if y.impression.teams is None:
         answer["loss"] = state.model.last_round.loss
     return "learned", Reply(answer, outcome, True, None, y)
@@ -175,7 +215,7 @@ def _learn_clicks(
 
 def _learn_grades(state: ServiceState, changes: all_or_nothing, due: Due, grades: Any, ungraded: Any) -> Reply:
     """Learn from grades, and add up the loss of the ranking that was served."""
-    query_id, query, text, scores, drawn, outcome, at = due
+    query_id, query, text, scores, drawn, outcome, at, _ = due
     if drawn:
         require_few_pairs(query, len(text))
         served = arranged(read(request_of(text)), dict(zip(query.ids or (), scores, strict=True)), drawn_as(drawn))
@@ -184,7 +224,8 @@ def _learn_grades(state: ServiceState, changes: all_or_nothing, due: Due, grades
         query = _placed(query, scores)
     if ungraded == "skip":
         of_all = dict(zip(query.ids or (), scores, strict=True))
-        query = _part_of(query, query_of(state.needs, read(request_of(text)), grades))
+        part = query_of(state.needs, read(request_of(text)), grades)
+        query = _part_of(query, state.fitted(part) or part)
         scores = [of_all[name] for name in query.ids or ()]
     grades, y = _graded(grades, ungraded, query)
     by = np.array(scores)
@@ -193,12 +234,22 @@ def _learn_grades(state: ServiceState, changes: all_or_nothing, due: Due, grades
     if loss is not None:
         account = account.copy()
         add_losses(account, (loss,))
-    _learn_once(state, query, y, by if state.learn_served else None, at, changes, len(text))
+    whose = None if state.challenge is None else _whose(state, changes, due)
+    _learn_once(state, query, y, by if state.learn_served else None, at, changes, len(text), whose)
     state._served, state._unmeasured = account, [*state._unmeasured, (scores, y.tolist())]
     asked = asked_as(query_id) if type(query_id) is str and query_id.startswith(MARK) else query_id
     answer = {"id": asked, "learned": True, "loss": loss or 0.0}
+    if state.challenge is not None and whose is None:
+        answer["assumed"] = ASSUMED
     known: Any = dict(zip(query.ids or (), scores, strict=True))
     return Reply(answer, outcome, True, None, grades, known, loss, account)
+
+
+def _whose(state: ServiceState, changes: all_or_nothing, due: Due) -> bool | None:
+    """Whether feedback counts in the comparison with the challenger; None if it is assumed to be a person's only one."""
+    if due.evidence.keys:
+        return state.takes_share(changes, due.evidence)
+    return state.share_of(changes, due.query_id)
 
 
 def _graded(grades: dict[Any, Any], ungraded: Any, query: Block) -> tuple[dict[Any, Any], np.ndarray]:
@@ -282,15 +333,17 @@ def _learn_once(
     at: float | None,
     changes: all_or_nothing,
     n_bytes: int,
+    whose: bool | None = None,
 ) -> None:
     """Let the models learn a query from `Clicks` or grades (m,); `changes` undo it (`_changing`).
 
-    The query has `n_bytes`, which limit what its new features may add to the models, unless it is replayed.
+    The query has `n_bytes`, which limit what its new features may add to the models, unless it is replayed. `whose` is
+    whether it counts in comparisons (`ServiceState.takes_share`).
     """
     challenge, clicked = state.challenge, isinstance(y, Clicks)
     drafted = clicked and drafted_by_challenge(y)
     if challenge is not None and not clicked:
-        challenge.compare(state._target, state.model, query, y)
+        challenge.compare(state._target, state.model, query, y, whose)
     within = growth_limited(MAX_GROWTH + CELLS_A_BYTE * n_bytes)
     if not drafted:
         learned = with_feedback(query, (y,) if clicked else y, served=served)
@@ -298,7 +351,7 @@ def _learn_once(
             learned = _at_time(state.model, learned, at)
         within.run(learn_within, state.model, learned, changes)
     if challenge is not None and drafted:
-        challenge.count(y)
+        challenge.count(y, whose)
     elif challenge is not None:
         within.run(challenge.learn, _at_time(challenge.model, query, at), y)
 

@@ -14,6 +14,7 @@ from online_rank.limits import ALWAYS_DOCUMENTS, CELLS_A_BYTE, MAX_CELLS, MAX_DO
 from online_rank.preprocessing.history import AT
 from online_rank.query import Block, Runs, read_query
 from online_rank.query.columns import Columns
+from online_rank.serving.declared import declared_by
 
 
 class Needs:
@@ -30,11 +31,23 @@ class Needs:
     ----------
     draws, takes_documents
         Whether the serving model draws lists, and takes features that are no numbers.
+    declared
+        The inputs that they declare.
     takes_context, takes_time, remembers
         Whether any model looks at the context, asks for the time, or remembers feedback.
     """
 
-    __slots__ = ("draws", "models", "parts", "remembers", "takes_any_context", "takes_context", "takes_documents", "takes_time")
+    __slots__ = (
+        "declared",
+        "draws",
+        "models",
+        "parts",
+        "remembers",
+        "takes_any_context",
+        "takes_context",
+        "takes_documents",
+        "takes_time",
+    )
 
     def __init__(self, models: list[Any], takes_any_context: bool = False) -> None:
         self.models, self.takes_any_context = models, takes_any_context
@@ -45,6 +58,7 @@ class Needs:
         self.draws, self.takes_documents = serving.draws, serving.takes_documents
         self.takes_context, self.takes_time = any(a.takes_context for a in able), any(a.takes_time for a in able)
         self.remembers = any(a.remembers for a in able)
+        self.declared = declared_by(models)
 
 
 def _has_others(step: Any) -> bool:
@@ -68,7 +82,7 @@ def query_of(needs: Needs, message: Any, only: Any = None, *, n_bytes: int | Non
     """
     is_plain = message.rows is UNSET and message.runs is UNSET
     asked = message.docs if is_plain else message.asked()
-    context = None if message.context is UNSET else message.context
+    context = None if message.context is UNSET else needs.declared.filled(message.context)
     if n_bytes is not None and len(asked) > MAX_DOCUMENTS:
         raise ValueError(f"docs has {len(asked)} documents; a query may have {MAX_DOCUMENTS}")
     if only is not None:

@@ -48,6 +48,10 @@ class Journal(Generations, StateStore):
         self._covered, self._first = self.saved.start, self.saved.first
         (self._n_learned,) = self._database.first(_N_LEARNED, self._first)
 
+    def read_again(self) -> None:
+        """Let `saved` be the state as it is in the database now. Raises CheckpointError, ModelFileError."""
+        self._continue()
+
     def _read(self, query: Query, *values: Any) -> Any:
         """The first row of a query, from any thread. Raises OSError, CheckpointError."""
         raise NotImplementedError

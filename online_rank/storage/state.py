@@ -132,10 +132,11 @@ class StateDirectory(Journal, CheckpointDirectory):
         """Whether there is room on the disk for so much more."""
         return shutil.disk_usage(self.path).free >= n_bytes
 
-    def purge(self) -> None:
+    def purge(self) -> Iterator[None]:
         """Leave nothing of what was deleted in the files."""
         self.require_open()
         self._database.purge()
+        yield
 
     def tidy(self) -> None:
         """Housekeeping between two commits, after requests were answered: move SQLite's log into the database, sync the
