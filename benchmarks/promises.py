@@ -20,7 +20,7 @@ from online_rank.serving.reading import Evidence
 
 #: Votes of each user, and the share of all votes that a bot has under one name.
 SETTINGS = ((1, 0.0), (5, 0.0), (20, 0.0), (1, 0.01), (1, 0.03), (1, 0.1))
-#: Looks at the interval, one for each so many votes that count.
+#: Looks at the interval, one after this many votes that count.
 _BETWEEN = 10
 #: Users that vote at the same time.
 _AT_ONCE = 5
@@ -32,7 +32,7 @@ class Promise(NamedTuple):
     Attributes
     ----------
     runs, wrong, promoted
-        Number of runs; those in which one of the two was said to be better; those of these in which the challenger was.
+        Number of runs; runs in which the interval called one of the two better; runs in which it called the challenger better.
     n
         Votes that counted in the last run.
     """

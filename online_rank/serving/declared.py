@@ -77,7 +77,7 @@ def behind(scores: dict[Any, float], lacking: Collection[Any], waiting: dict[Any
     if least is None:
         return {name: waiting[name] for name in scores}
     last = sorted((name for name in scores if name in lacking), key=waiting.__getitem__, reverse=True)
-    # Steps that a float of this size can tell apart.
+    # Steps that a float of this size can hold.
     step = max(1.0, abs(least) * 1e-9)
     places = {name: least - step * (place + 1) for place, name in enumerate(last)}
     return {name: places.get(name, score) for name, score in scores.items()}

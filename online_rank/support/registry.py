@@ -142,6 +142,7 @@ COMMANDS = {
     "serve": ("serve",),
     "forget": ("forget",),
     "repair": ("repair",),
+    "grants": ("grants",),
     "backup": ("backup", "restore"),
 }
 
