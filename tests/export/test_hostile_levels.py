@@ -22,7 +22,7 @@ HOSTILE = [
 
 
 def taught(levels):
-    """A model that has learned a value of its own for each level."""
+    """A model that has learned a separate value for each level."""
     model = AdditiveRanker(relative=False, max_levels=len(levels) - 3)
     documents = {str(i): {"brand": level} for i, level in enumerate(levels)}
     for step in range(30):
