@@ -70,7 +70,7 @@ def _told(name: str, orders: list[list[tuple[np.ndarray, np.ndarray]]]) -> tuple
         for column, value in zip(
             told,
             (c.loss, c.facts["least_loss"], c.facts["best_member"][1], c.bound("blend_bound"),
-             c.bound("blend_closed_bound"), c.totals["n_drawn"], differs),
+             c.bound("blend_path_bound"), c.totals["n_drawn"], differs),
             strict=True,
         ):  # fmt: skip
             told[column].append(value)

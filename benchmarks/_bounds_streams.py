@@ -10,7 +10,7 @@ import numpy as np
 from benchmarks._common import table
 from online_rank import LossTracker, PerceptronRanker
 from online_rank._kernels.clicks import mixed_logits
-from online_rank.bounds.blends import blend_closed_bound
+from online_rank.bounds.blends import blend_path_bound
 from online_rank.intervals.losses import largest_deviation
 from tests.reference.additive_account import Check, checks
 
@@ -133,7 +133,7 @@ def hedging() -> str:
             path.add(seed, a.served, bound, a.mixed)
             gaps.add(seed, a.serving_gap, BUDGET + 1.0, 1.0)
             if keep == 1.0 and seed % 3:
-                price = blend_closed_bound(
+                price = blend_path_bound(
                     least_loss=float(losses.min()), n_candidates=n, rate=rate, variance=a.variance, luck=a.luck
                 )
                 closed.add(seed, a.served, price, a.mixed)

@@ -211,10 +211,10 @@ def certificates(given: Any) -> str:
                 raise SystemExit(f"a certificate fails:\n{c}")
             price = c.bound("blend_bound") - c.facts["best_loss"]
             cells = (c.loss, c.facts["least_loss"], c.facts["best_member"][1], c.bound("blend_bound"), price,
-                     float(model.candidate_losses[0]), c.bound("additive_mass_bound"))  # fmt: skip
+                     float(model.candidate_losses[0]))  # fmt: skip
             rows.append((f"{name}, seed {seed}", c.totals["n_counted"], *(f"{value:.2f}" for value in cells)))
-    header = ("stream", "n", "served loss", "best fixed candidate", "best member", "certified", "price", "last weights alone",
-              "mass bound, u = 0")  # fmt: skip
+    header = ("stream", "n", "served loss", "best fixed candidate", "best member", "certified", "price",
+              "last weights alone")  # fmt: skip
     return table(header, rows)
 
 

@@ -33,8 +33,8 @@ _ROOT = Path(__file__).parents[1]
 #: The modules that open or parse files of users. At 8e619ce: stream/ without clicks, synth, weblike, zipf and writing, and the
 #: kernel, which are 2,569 lines.
 _READERS = (
-    "_kernels/letor", "stream/source", "stream/letor", "stream/tables", "stream/values", "stream/plan", "stream/rows",
-    "stream/reader", "stream/clicked", "stream/parts", "stream/trec",
+    "_kernels/letor", "stream/source", "stream/letor", "stream/separated", "stream/tables", "stream/values", "stream/plan",
+    "stream/rows", "stream/lists", "stream/reader", "stream/clicked", "stream/parts", "stream/trec",
 )  # fmt: skip
 PARTS = ("core", "service", "studies")
 _NO_CODE = {

@@ -141,7 +141,7 @@ def import_modules(modules: Sequence[str]) -> None:
 
 
 @contextlib.contextmanager
-def _no_names() -> Iterator[None]:
+def no_names() -> Iterator[None]:
     """A context that begins without names, and forgets those that it registers: tests and examples share one process."""
     before = {**_things}
     _things.clear()

@@ -1,5 +1,6 @@
 """What tests must not depend on: random examples, and how the test run was started. And which files take longest."""
 
+import collections
 import contextlib
 import gc
 import os
@@ -76,5 +77,13 @@ def _first_alone():
         yield
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
+    cases = collections.Counter()
+    for item in items:
+        if mark := item.get_closest_marker("first"):
+            test = item.nodeid.partition("[")[0]
+            cases[test] += 1
+            if cases[test] > mark.args[0]:
+                item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))

@@ -9,6 +9,7 @@ from river import base, compose
 from online_rank.base.schema import Derived, StateError, check_object, schema_of, settings_names
 from online_rank.base.undo import all_or_nothing
 from online_rank.cli import main
+from online_rank.serving import service_state
 from online_rank.stream.synth import NoisyTeacher
 
 NAMES = ["a", "b", "c"]
@@ -139,7 +140,7 @@ def give(pending, query_id, given, at, kind="", ungraded=None):
 def leave(pending, query_id):
     """A query waits no longer in `PendingQueries`."""
     with all_or_nothing(pending) as changes:
-        pending.leave(changes, query_id)
+        service_state.leave(pending, changes, query_id)
 
 
 def closed(pending, at):

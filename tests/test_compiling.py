@@ -127,6 +127,7 @@ print(asking.is_alive(), "numba.core.event" in sys.modules)
 """
 
 
+@pytest.mark.slow
 def test_who_asks_while_another_thread_imports_numba_waits_for_it():
     """Each would meet the other's modules half made; a command that showed what is compiled ended so at its start."""
     found = subprocess.run([sys.executable, "-c", _HALF], capture_output=True, text=True, check=True, timeout=100)
@@ -177,6 +178,7 @@ def test_a_folder_without_locks_keeps_nobody(tmp_path):
         pass
 
 
+@pytest.mark.slow
 def test_what_an_earlier_version_compiled_is_compiled_again(tmp_path):
     """It may be of classes that are gone: after an update, kernels were errors until numba's cache was deleted."""
     code = "import numpy as np; from online_rank._kernels.arrays import all_finite; print(all_finite(np.ones(3)))"

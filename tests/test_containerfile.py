@@ -47,6 +47,7 @@ def test_what_is_installed_is_copied_and_has_its_extras():
     assert {"cli", "serve"} <= project["optional-dependencies"].keys()
 
 
+@pytest.mark.slow
 def test_the_other_steps_are_commands_that_exist():
     commands = [shlex.split(step) for step in steps()[1:]]
     assert [command[0] for command in commands] == ["mkdir", "online-rank", "useradd", "chown", "rm"]
@@ -90,6 +91,7 @@ def _listens(port):
         return asking.connect_ex(("127.0.0.1", port)) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="signals of POSIX")
 def test_it_serves_is_healthy_and_stops_on_a_signal(tmp_path):
     entry, options = json.loads(one("ENTRYPOINT")), json.loads(one("CMD"))

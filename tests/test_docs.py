@@ -35,7 +35,7 @@ def printed_by(language, code, folder):
             path.write_text(code)
             # What it registers must not meet what other tests have registered; settings of scikit-learn end with it.
             with (
-                extensions._no_names(),
+                extensions.no_names(),
                 sklearn.config_context(),
                 contextlib.redirect_stdout(io.StringIO()) as out,
             ):

@@ -34,6 +34,7 @@ def test_every_example_is_tested():
     assert all(f"test_{name}" in globals() for name in tested)
 
 
+@pytest.mark.slow
 def test_news(run):
     out = run("news")
     # After the change it is soon as good as before, and fresh articles rank higher.
@@ -42,6 +43,7 @@ def test_news(run):
     assert numbers(out, "0.00 ")[-1] > 1.0 > -0.5 > numbers(out, "15.56 ")[-1]
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("own", [False, True])
 def test_letor(run, tmp_path, own):
     path = tmp_path / "own.txt"
@@ -62,6 +64,7 @@ def test_neural(run):
     assert sum(line.split()[0].isdigit() for line in out.splitlines() if line.strip()) == 24
 
 
+@pytest.mark.slow
 def test_clicks(run):
     out = run("clicks")
     lines = [line for line in out.splitlines() if line.startswith("NDCG@10")]

@@ -59,7 +59,7 @@ def test_a_definition_that_is_run_again_takes_the_name():
 
 def test_what_is_registered_apart_meets_no_other_names():
     register("tests.before")(test_a_name_needs_a_dot_and_is_given_once)
-    with extensions._no_names():
+    with extensions.no_names():
         register("tests.before")(len)  # the name is free, and so is the function
         register("tests.after")(test_a_name_needs_a_dot_and_is_given_once)
     assert extensions.registered("tests.before") is test_a_name_needs_a_dot_and_is_given_once
@@ -68,6 +68,7 @@ def test_what_is_registered_apart_meets_no_other_names():
         extensions.registered("tests.after")
 
 
+@pytest.mark.slow
 def test_the_command_line_imports_modules(tmp_path):
     (tmp_path / "mine.py").write_text("print('imported')\n")
     command = [sys.executable, "-m", "online_rank", "--import", "mine", "warm-up", "--help"]
@@ -88,7 +89,7 @@ def example(request):
     """The names that an example of docs/extending.md defines; its `blank` is its model before it has learned anything."""
     made = types.ModuleType(f"extending_{request.param.replace(' ', '_')}")
     sys.modules[made.__name__] = made
-    with extensions._no_names():
+    with extensions.no_names():
         exec(EXAMPLES[request.param], vars(made))
         made.blank = made.model.clone()
         yield made
@@ -175,7 +176,7 @@ def test_it_is_served(example):
 def test_a_metric_is_known_by_its_registered_name():
     with pytest.raises(ValueError, match=r"'tests\.unknown' is not registered"):
         metric("tests.unknown")
-    with extensions._no_names():
+    with extensions.no_names():
         register("tests.no_metric")(dict)
         with pytest.raises(TypeError, match="is the name of a dict, which is not a metric"):
             metric("tests.no_metric")

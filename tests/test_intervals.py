@@ -130,6 +130,7 @@ def exact_deviation(variation, alpha):
     return high
 
 
+@pytest.mark.first(7)
 @pytest.mark.parametrize("alpha", [0.5, 0.05, 1e-6])
 @pytest.mark.parametrize("variation", [0.0, 1e-9, 0.3, 100.0, 1e6, 1e9])
 def test_deviations_are_rounded_up(variation, alpha):

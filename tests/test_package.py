@@ -19,6 +19,7 @@ def test_import_is_lazy():
     assert done.stdout.strip() == "['online_rank.support', 'online_rank.support.lazy', 'online_rank.support.registry']"
 
 
+@pytest.mark.slow
 def test_importing_every_module_compiles_nothing():
     code = (
         "import online_rank, importlib, sys\n"
@@ -61,6 +62,7 @@ def test_a_star_hides_none_of_rivers_modules():
     assert namespace["PerceptronRanker"] is online_rank.PerceptronRanker
 
 
+@pytest.mark.slow
 def test_kernels_can_be_stepped_through():
     # With NUMBA_DISABLE_JIT=1 kernels are plain Python, for debuggers and coverage.
     code = (

@@ -7,6 +7,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 from benchmarks._parts import Parts, allowed_across
 from online_rank.support.registry import COMMANDS
 
@@ -28,10 +30,12 @@ def test_every_room_is_in_the_diagram_and_every_test_folder_is_a_room():
     assert folders - rooms <= {"benchmarks", "campaigns", "fuzz", "kernels", "reference"}
 
 
+@pytest.mark.slow
 def test_core_imports_neither_service_nor_studies():
     assert Parts().wrong() == []
 
 
+@pytest.mark.slow
 def test_what_the_service_uses_of_the_core_is_public_or_listed():
     assert sorted(Parts().across()) == allowed_across()
     assert len(allowed_across()) <= 60
@@ -48,6 +52,7 @@ def test_the_modules_of_a_part_may_import_one_another():
     }
 
 
+@pytest.mark.slow
 def test_a_certificate_finds_the_bounds_of_a_ranker_of_studies_without_an_import():
     code = (
         "import sys, numpy as np\n"
@@ -90,6 +95,7 @@ def _names_made(nodes):
             yield node.id
 
 
+@pytest.mark.slow
 def test_no_room_reaches_into_another():
     modules = {path: [*ast.walk(ast.parse(path.read_text()))] for path in (ROOT / "online_rank").rglob("*.py")}
     rooms = {path: path.relative_to(ROOT / "online_rank").parts[0].removesuffix(".py") for path in modules}

@@ -131,6 +131,7 @@ def test_gradient_equals_finite_differences(surrogate):
             assert gradient[i] == pytest.approx(difference, abs=1e-7 * (1.0 + np.abs(gradient).max()))
 
 
+@pytest.mark.first(6)
 @pytest.mark.parametrize("surrogate", ALL, ids=label)
 @settings(max_examples=25)
 @given(query=queries(most=15, highest=4))

@@ -72,8 +72,8 @@ def learn_one(
         What is known of the query itself, `{name: value}`, where a step of a pipeline looks at it (`CrossFeatures`); a
         ranker alone refuses it.
     at
-        The time of the query, in seconds or as a datetime. Only for steps with a half-life in seconds
-        (`half_life="7d"`), and transformers of river with a window of time (`utils.TimeRolling`).
+        The time of the query, in seconds or as a datetime: for steps with a half-life in seconds
+        (`half_life="7d"`), and transformers of river with a window of time (`utils.TimeRolling`). All other models ignore it.
     t
         Another name of `at`, as in river.
 

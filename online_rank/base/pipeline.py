@@ -15,7 +15,7 @@ from online_rank.base.anatomy import Abilities, share_lock
 from online_rank.base.calls import best_first
 from online_rank.base.function import QueryFunction
 from online_rank.base.ranker import Ranker
-from online_rank.base.reader import read_for, require_taken
+from online_rank.base.reader import only_taken, read_for
 from online_rank.base.rounds import Round
 from online_rank.base.schema import Derived, Schema
 from online_rank.base.signs import signs_of_features
@@ -262,8 +262,13 @@ class RankingPipeline(QueryStep, compose.Pipeline):
 
     def _ask_and_learn(self, asked: Block, block: Block) -> tuple[np.ndarray, np.ndarray]:
         """As `Ranker._ask_and_learn`."""
+        step: Any
         for step in self._transformers:
-            asked, block = step._ask_and_learn(asked, block)
+            if step.abilities.learns:
+                asked, block = step._ask_and_learn(asked, block)
+            else:
+                same, block = asked is block, step._transform_block(block)
+                asked = block if same else step._transform_block(asked)
         return self._ranker._ask_and_learn(asked, block)
 
     def _pass_on(self, block: Block, changes: all_or_nothing | None = None, scaled: bool = False) -> None:
@@ -318,7 +323,7 @@ def learn_within(model: Any, block: Block, changes: all_or_nothing) -> None:
         As `learn_one`; a part may have been learned.
     """
     if block.context is not None or block.at is not None:
-        require_taken(model, block)
+        block = only_taken(model, block)
     with model._lock:
         model._learn_block(block, changes)
 

@@ -87,7 +87,9 @@ class Ranker(QueryStep):
     #: A class that defines `_learn` does not inherit it.
     _learns_atomically: bool = False
 
-    #: Whether `_learn` of one query changes parts and replaces arrays, and then ends in such a kernel.
+    #: Whether `_learn` of one query changes parts and replaces arrays, and then ends in such a kernel. Its reader then has a
+    #: method `with_known(step, block)`: it gives a block that does not fit as arrays with the columns of the state, and true,
+    #: if that changes nothing in the step; otherwise the block as it was, and false: features are new, or their use is counted.
     _ends_in_kernel: Any = False
     #: Other parts of its state whose arrays only that kernel changes in place.
     _in_kernel: Any = ()
@@ -389,7 +391,8 @@ class Ranker(QueryStep):
         fits = self._reader.fits(self, block)
         alone = changes is not None and n_queries == 1 and not changes.goes_on
         if alone and not fits and self._ends_in_kernel:
-            block, fits = self._reader.with_known(self, block)
+            reader: Any = self._reader
+            block, fits = reader.with_known(self, block)
         alone = alone and fits
         replaces = alone and self._ends_in_kernel
         if changes is not None and alone and (replaces or self._learns_atomically):

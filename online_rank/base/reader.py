@@ -11,7 +11,7 @@ from online_rank.base.growth import GROWTH
 from online_rank.base.names import Columns, are_numbers, numbers
 from online_rank.base.schema import Array, Count, Field, Integer, Names
 from online_rank.base.unknown import note_unknown
-from online_rank.query import ONE_QUERY, Block, SparseRows, read_query, with_features
+from online_rank.query import Block, SparseRows, read_query, with_features
 from online_rank.query.forms import from_dicts
 from online_rank.query.names import plain_names
 from online_rank.query.sparse import as_rows, worth_rows
@@ -31,45 +31,32 @@ STATE: dict[str, Field] = {
 }
 
 
-def read_for(
-    model: Any,
-    x: Any,
-    y: Any = None,
-    w: Any = None,
-    *,
-    qid: Any = ONE_QUERY,
-    served: Any = None,
-    context: Any = None,
-    at: Any = None,
-    t: Any = None,
-) -> Block:
+def read_for(model: Any, x: Any, y: Any = None, w: Any = None, *, at: Any = None, t: Any = None, **named: Any) -> Block:
     """Read one query, or several, for a model.
 
     Parameters
     ----------
     model
         A step, or a pipeline.
-    x, y, w, qid, served, context, at
-        As in `online_rank.query.read_query`.
+    x, y, w, at, named
+        The arguments of `online_rank.query.read_query`, without `documents`.
     t
-        What river calls `at`.
+        What river calls `at`. A time that nothing in the model depends on is ignored.
 
     Raises
     ------
     TypeError, ValueError
-        Bad input; or there is a context, or a time, which no step of the model looks at.
+        Bad input; or there is a context, which no step of the model looks at.
     """
     able = model._known or model.abilities
     if t is not None:
         if at is not None:
             raise TypeError("t is another name of at: give one of the two")
         at = t
-    block = read_query(x, y, w, qid=qid, served=served, context=context, at=at, documents=able.takes_documents)
+    block = read_query(x, y, w, at=at, documents=able.takes_documents, **named)
     if type(block.X) is list and not able.takes_documents:
         block = as_numbers(block)
-    if block.context is not None or block.at is not None:
-        require_taken(model, block)
-    return block
+    return only_taken(model, block) if block.context is not None or block.at is not None else block
 
 
 def as_numbers(block: Block) -> Block:
@@ -81,13 +68,18 @@ def as_numbers(block: Block) -> Block:
     return with_features(block, read.X, read.names)
 
 
+def only_taken(model: Any, block: Block) -> Block:
+    """A block without its time if nothing in the model depends on times: what yields times may teach every model.
+
+    Raises TypeError for a context that no step of the model uses.
+    """
+    if block.context is not None:
+        require_taken(model, block)
+    return block._replace(at=None) if block.at is not None and not model.abilities.takes_time else block
+
+
 def require_taken(model: Any, block: Block) -> None:
-    """Raise TypeError for a context, or a time, that no step of the model uses."""
-    if block.at is not None and not model.abilities.takes_time:
-        raise TypeError(
-            f"at: nothing in {type(model).__name__} depends on the time of a query; what has a half-life in seconds does, as "
-            'RidgeRanker(half_life="7d"), and a transformer of river with a window of time'
-        )
+    """Raise TypeError for a context that no step of the model uses."""
     if block.context is not None and not model.abilities.takes_context:
         raise TypeError(
             f"context: no step of {type(model).__name__} uses the context of a query; put one in front, as in "
@@ -118,6 +110,10 @@ class Reader:
     blank
         Makes the columns of documents that have none of the features of a step.
     """
+
+    #: If columns are not features alone, a function (step, names): the features among unknown names of columns, and how many of
+    #: the names are levels of known categories.
+    features_of: Any = None
 
     def __init__(
         self,
@@ -267,17 +263,6 @@ class Reader:
         if isinstance(block.X, SparseRows) and block.names is None and block.X.n_columns == step._n_features:
             return block.X.columns
         return None
-
-    def with_known(self, step: Any, block: Block) -> tuple[Block, bool]:
-        """A block that does not fit as arrays with the columns of the state, and true, if that changes nothing in the step.
-
-        Otherwise the block as it was, and false: it has new features, or their use is counted.
-        """
-        return block, False
-
-    def features_of(self, step: Any, names: list[Hashable]) -> tuple[list[Hashable], int]:
-        """The features among unknown names of columns, and how many of the names are levels of known categories."""
-        return names, 0
 
 
 def own_names(step: Any) -> tuple[Hashable, ...]:

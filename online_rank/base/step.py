@@ -205,11 +205,6 @@ class QueryStep(base.Estimator):
         """About how many numbers a step with columns adds to its state for new features, and learning then works with."""
         return _NUMBERS_A_FEATURE * n_new
 
-    @property
-    def _bytes_of_queries(self) -> int:
-        """How many bytes it keeps of recent queries, of which it keeps as many as fit into a fixed number of bytes."""
-        return 0
-
     def _extended(self, n_before: int) -> None:
         """Called after a step got columns of new features, the first of which is number `n_before`."""
 

@@ -80,16 +80,6 @@ class QueryTransformer(QueryStep, base.Transformer):
         """
         return self._transform_block(block)
 
-    def _ask_and_learn(self, asked: Block, block: Block) -> tuple[Block, Block]:
-        """For each query in turn: transform it as it is asked for, by what is known; then do with it what `_learn_block` does.
-
-        `block` has arrays in the columns of the state. `asked` has the queries as the steps before give them when they are
-        asked; it is `block` itself where they give the same. Returns both transformed, and one block twice if they are equal:
-        here for a step that learns nothing.
-        """
-        learned = self._learn_block(block)
-        return learned if asked is block else self._transform_block(asked), learned
-
     #: Names of the columns that it adds to those that it passes on.
     _adds: tuple[str, ...] = ()
 

@@ -57,7 +57,9 @@ def note_unknown(step: Any, block: Block, columns: np.ndarray, own_names: Callab
         Gives the names of the columns of an estimator.
     """
     names = block.names or ()
-    unknown, n_levels = step._reader.features_of(step, [names[j] for j in np.flatnonzero(columns < 0).tolist()])
+    unknown, n_levels = [names[j] for j in np.flatnonzero(columns < 0).tolist()], 0
+    if step._reader.features_of is not None:
+        unknown, n_levels = step._reader.features_of(step, unknown)
     before = n_unknown(step)
     _UNKNOWN[step] = Unknown(before.names + len(unknown), before.levels + n_levels)
     if not unknown or step in _TOLD or _are_words(block.X):

@@ -69,8 +69,10 @@ uniform mixing; mixing by mass replaces K by kappa = max_p (sum_k V)^2 / sum_k V
 **Cut weights**. Errors e_t cost ||u|| sum ||e_t||; residuals of at most eta V_t weaken the bound by the factor 1 / (1 - eta
 ||u||). *Proof*: the master inequality.
 
-**Blends**. The loss of the rankings that a `BlendRanker` served is at most the loss of the best fixed blend, plus ln N / eta +
-Delta + G. That holds on every path, at any time, and also for discounted losses.
+**Blends** (`blend_bound`, `blend_path_bound`, `blend_closed_bound`). The loss of the rankings that an `AdditiveRanker` or a
+`BlendRanker` served is at most the loss of any of its fixed blends, plus ln(1 / pi) / eta_T + Delta + G, on every path, at any
+time, and also for discounted losses. The last weights of an `AdditiveRanker` alone are one of these blends, so that the mass
+theorem bounds what was served against every sum of curves (`additive_mass_bound`).
 
 **Served rankings at any time** (`LossTracker.served_interval`). An interval for the mean loss of the rankings actually served,
 valid at all times at once and on any stream; the theorem and its proof are in `online_rank.intervals`.
@@ -89,7 +91,7 @@ References
 from typing import TYPE_CHECKING
 
 from online_rank.bounds import blends, clicks, drift, mixing, served
-from online_rank.bounds.batch import batch_weights
+from online_rank.bounds.blends import additive_mass_bound, blend_bound, blend_closed_bound, blend_path_bound
 from online_rank.bounds.certificate import Certificate
 from online_rank.bounds.certified import certificate_of, certificates_of
 from online_rank.bounds.mass import mass_bound, mass_data_bound, mass_hindsight_bound, mass_separable_bound
@@ -97,6 +99,7 @@ from online_rank.bounds.tracker import LossTracker
 from online_rank.support.lazy import lazily
 
 if TYPE_CHECKING:
+    from online_rank.bounds.batch import batch_weights
     from online_rank.bounds.theorems import (
         corollary_6,
         corollary_7,
@@ -109,7 +112,11 @@ if TYPE_CHECKING:
 __all__ = [
     "Certificate",
     "LossTracker",
+    "additive_mass_bound",
     "batch_weights",
+    "blend_bound",
+    "blend_closed_bound",
+    "blend_path_bound",
     "certificate_of",
     "certificates_of",
     "corollary_6",
@@ -127,9 +134,6 @@ __all__ = [
 #: Every module of the core that declares bounds, so that certificates know them all; studies are in `support.registry.BOUNDS`.
 _DECLARING = (blends, clicks, drift, mixing, served)
 
-__getattr__, __dir__ = lazily(
-    __name__,
-    dict.fromkeys(
-        ("corollary_6", "corollary_7", "theorem_5", "theorem_8", "theorem_8_regularization", "theory_learning_rate"), "theorems"
-    ),
-)
+_THEOREMS = ("corollary_6", "corollary_7", "theorem_5", "theorem_8", "theorem_8_regularization", "theory_learning_rate")
+
+__getattr__, __dir__ = lazily(__name__, {"batch_weights": "batch"} | dict.fromkeys(_THEOREMS, "theorems"))

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from online_rank.base import ranker_of
 from online_rank.bounds.certificate import Run
 from online_rank.bounds.comparators import blends
 from online_rank.bounds.declaration import PLAIN
@@ -14,6 +15,8 @@ from online_rank.rankers.growing_trees import MIXTURES, HedgeOfTrees
 from online_rank.rankers.hedge import BUDGET
 from online_rank.rankers.inside import learns_as_it_answers
 
+#: The names of the members of the outer blend of curves and trees.
+MIXED = ("curves", "averages of leaves", "leaves")
 _ALONE = PLAIN | {"comparator": "none"}
 _DISCOUNTED = "All losses are discounted with the half-life of the model."
 _LATE = (
@@ -71,6 +74,7 @@ def run_of_account(blend: BlendRanker | AdditiveRanker, served_loss: float = mat
         "budget": BUDGET,
         "best_blend": tuple(blend.candidates[least].tolist()),
         "best_member": (int(np.argmax(blend.candidates[member])), float(losses[member])),
+        "members": names_of_members(blend),
     }
     if blend.prior is not None and step > 0.0:
         favoured = int(alone[np.argmax(prior[alone])])
@@ -78,7 +82,6 @@ def run_of_account(blend: BlendRanker | AdditiveRanker, served_loss: float = mat
         facts["favoured"] = int(np.argmax(blend.candidates[favoured])), float(losses[favoured]), limit
     unknown: dict[str, str] = {}
     if isinstance(blend, AdditiveRanker):
-        facts |= {"comparator_loss": blend.mass, "comparator_norm": 0.0, "squares": blend.squares, "last_cost": float(costs[0])}
         if (trees := blend.trees_beside) is not None:
             facts |= _with_trees(blend, trees, served_loss)
             totals["loss"] = loss = facts["serving_gap"] + trees.account.mixed
@@ -87,8 +90,6 @@ def run_of_account(blend: BlendRanker | AdditiveRanker, served_loss: float = mat
             unknown["variance"] = "covers one blend, and trees are blended with curves that are a blend themselves"
         if blend.n_mixed:
             unknown |= dict.fromkeys(("step", "variance"), "covers one machine, and this one mixes what several learned")
-        if blend.n_served:
-            unknown["comparator_loss"] = "covers weights that learn from their own mistakes, without served="
         if not (blend.n_served or blend.n_mixed):
             # The norm of the last weights is at most the root of the squares.
             totals["mass"] = blend.mass
@@ -96,7 +97,7 @@ def run_of_account(blend: BlendRanker | AdditiveRanker, served_loss: float = mat
     if account.largest_weight > 1.0:
         unknown["rate"] = "covers sample weights of at most 1"
     if loss != account.served:
-        unknown["luck"] = "covers blends that are served on the features that are learned"
+        unknown["variance"] = "covers blends that are served on the features that are learned"
     notes = (_DISCOUNTED, _LATE) if blend.fades else (_LATE,)
     return Run(_ALONE, totals, facts, unknown, size=account.mixed + float(losses.max()), notes=notes)
 
@@ -124,9 +125,17 @@ def _with_trees(blend: AdditiveRanker, trees: HedgeOfTrees, served_loss: float) 
         "least_loss": float(losses[least]),
         "n_candidates": len(losses),
         "luck": account.luck,
-        "last_cost": float(prices[0] * step),
         "best_blend": _weights_with_trees(blend, least),
+        "members": (*blend.members, *MIXED),
     }
+
+
+def names_of_members(blend: BlendRanker | AdditiveRanker) -> tuple[str, ...]:
+    """Names of the members of a blend: as a ranker of curves has them, or classes of rankers, with numbers if they repeat."""
+    if isinstance(blend, AdditiveRanker):
+        return blend.members
+    kinds = [type(ranker_of(one)).__name__ for one in blend.learners]
+    return tuple(kind if kinds.count(kind) == 1 else f"{kind} {number}" for number, kind in enumerate(kinds, 1))
 
 
 def _weights_with_trees(blend: AdditiveRanker, number: int) -> tuple[float, ...]:

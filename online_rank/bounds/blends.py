@@ -32,7 +32,7 @@ def _steps_may_be_large(model: Any) -> str | None:
     return None if model.rate <= 1.0 else f"covers rate <= 1, but the model has rate={model.rate!r}"
 
 
-@bound("L* + ln(1 / pi) / eta + Delta + G", of=_BLENDS, runs=_ALONE)
+@bound("L + c / eta_T + Delta + G", of=_BLENDS, runs=_ALONE)
 def blend_bound(*, best_loss: float, prior_cost: float, step: float, mixability_gap: float, serving_gap: float) -> float:
     r"""Upper bound on the loss that a blend served, on every path, at any time.
 
@@ -64,9 +64,14 @@ def blend_bound(*, best_loss: float, prior_cost: float, step: float, mixability_
     return best_loss + prior_cost / step + mixability_gap + serving_gap
 
 
+#: c is ln(1 / pi) of the candidate with the least bound.
+_CLOSED = "L + c / eta + (1 + c / ln N) (sqrt(2 (e - 2) W ln N) + 1/8) + b + 1"
+
+
 @bound(
-    "L + c / eta + (1 + c / ln N) (sqrt(2 (e - 2) W ln N) + 1/8) + b + 1, c = ln(1 / pi), in expectation over the draws",
-    of=_BLENDS, runs=_ALONE, unless=_steps_may_be_large, takes={"least_loss": "best_loss", "least_cost": "prior_cost"},
+    f"{_CLOSED}, in expectation over the draws, if grades do not depend on them",
+    of=_BLENDS, runs=_ALONE, unless=_steps_may_be_large,
+    takes={"least_loss": "best_loss", "least_cost": "prior_cost"}, in_expectation=True,
 )  # fmt: skip
 def blend_closed_bound(
     *,
@@ -75,11 +80,10 @@ def blend_closed_bound(
     n_candidates: int,
     rate: float,
     variance: float,
-    luck: float = 0.0,
     budget: float = 1.0,
 ) -> float:
-    r"""Upper bound on the loss that a blend serves, without Delta and G: the excess over L is of the order of sqrt(L ln N) +
-    ln N, since W <= H.
+    r"""Upper bound on the expected loss that a blend serves, without Delta and G: the excess over L is of the order of
+    sqrt(L ln N) + ln N, since W <= H.
 
     .. math::
         \sum_t E_t x_t \le L(c) + \frac{\kappa}{\eta} + \left(1 + \frac{\kappa}{\ln N}\right)
@@ -88,7 +92,8 @@ def blend_closed_bound(
     Proof: eta_t = min(eta, ln N / Delta), so H <= L(c) + kappa / eta_T + Delta <= L(c) + kappa / eta + (1 + kappa / ln N)
     Delta. With y = eta_t (h_t - l_t(c)) <= 1, e^y <= 1 + y + (e - 2) y^2, so h_t - m_t is at most (e - 2) eta_t times the
     variance; it is at most eta_t / 8 (Hoeffding). So Delta^2 <= 2 (e - 2) W ln N + Delta / 8; solve. The mean of the candidates
-    is served only while G <= b, so that G <= b + 1; the expected loss of a drawn one is h_t.
+    is served only while G <= b, so that G <= b + 1. The expected loss of a drawn candidate is h_t if the grades of the query do
+    not depend on the draw. `blend_path_bound` needs no such assumption.
 
     Parameters
     ----------
@@ -100,8 +105,6 @@ def blend_closed_bound(
         eta <= 1.
     variance
         W.
-    luck
-        Sum of the x_t - h_t over the queries in which a candidate was drawn; 0 for the bound in expectation.
     budget
         b; rankers allow the loss of one query.
 
@@ -115,10 +118,47 @@ def blend_closed_bound(
     size = math.log(n_candidates)
     cost = size if least_cost is None else least_cost
     gap = math.sqrt(2.0 * (math.e - 2.0) * variance * size) + 0.125
-    return least_loss + cost / rate + gap * (1.0 + (cost / size if size > 0.0 else 1.0)) + budget + 1.0 + luck
+    return least_loss + cost / rate + gap * (1.0 + (cost / size if size > 0.0 else 1.0)) + budget + 1.0
 
 
-@bound("F(u) + ||u|| sqrt(Q + 2 sum of tau V) + ln(1 / pi) / eta + Delta + G, at u = 0", of=AdditiveRanker, runs=_ALONE)
+@bound(
+    f"{_CLOSED} + luck", of=_BLENDS, runs=_ALONE, unless=_steps_may_be_large,
+    takes={"least_loss": "best_loss", "least_cost": "prior_cost"},
+)  # fmt: skip
+def blend_path_bound(
+    *,
+    least_loss: float,
+    least_cost: float | None = None,
+    n_candidates: int,
+    rate: float,
+    variance: float,
+    luck: float,
+    budget: float = 1.0,
+) -> float:
+    """Upper bound on the loss that a blend served, on every path: `blend_closed_bound` and the measured luck of the draws.
+
+    Proof: the x_t - h_t of the queries that were ranked by the mean of the candidates add up to at most b + 1. The sum
+    for the drawn candidates is the luck. Nothing is assumed about the grades.
+
+    Parameters
+    ----------
+    least_loss, least_cost, n_candidates, rate, variance, budget
+        As for `blend_closed_bound`.
+    luck
+        Sum of the x_t - h_t over the queries in which a candidate was drawn; it may be below 0.
+
+    Examples
+    --------
+    >>> blend_path_bound(least_loss=10.0, n_candidates=1, rate=1.0, variance=0.0, luck=-0.25)
+    12.0
+    """
+    closed = blend_closed_bound(
+        least_loss=least_loss, least_cost=least_cost, n_candidates=n_candidates, rate=rate, variance=variance, budget=budget
+    )
+    return closed + luck
+
+
+@bound("F(u) + ||u|| sqrt(Q + 2 sum of tau V) + c / eta_T + Delta + G", of=AdditiveRanker)
 def additive_mass_bound(
     *,
     comparator_loss: float,
@@ -137,7 +177,8 @@ def additive_mass_bound(
 
     Proof: the last weights alone are one of the candidates, with the prior pi_1. They learn from their own mistakes, so the
     mass theorem bounds their loss by the first two terms (`online_rank.bounds`), on the columns as they were at each query; the
-    rest is `blend_bound`. At u = 0, F(u) is V, the total mass, and no comparator gives less.
+    rest is `blend_bound`. No comparator gives less than u = 0, where F(u) is V, the total mass: a certificate prints V and what
+    it says of all comparators ("without a comparator"), and no line for this bound.
 
     Parameters
     ----------

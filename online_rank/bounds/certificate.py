@@ -63,7 +63,8 @@ class BoundCheck(NamedTuple):
         `value` less the loss.
     verdict
         `"holds"`: the loss is at most `value`, up to rounding. `"VIOLATED"`: it is larger, or one of them is not a number.
-        `"undecided by rounding"`: it is larger, but by less than rounding errors may amount to.
+        `"undecided by rounding"`: it is larger, but by less than rounding errors may amount to. `"exceeded by luck"`: it is
+        larger, and the bound is one on the expected loss.
     says_nothing
         Whether `value` is not below the weighted number of queries, which no loss exceeds.
     """
@@ -201,6 +202,8 @@ def certify(model: Any, run: Run) -> Certificate:
             not_covered[known.name] = value
         elif value is not None:
             verdict, says_nothing = _verdict(loss, value, size), value >= counted > 0.0
+            if known.in_expectation and verdict == "VIOLATED" and math.isfinite(value):
+                verdict = "exceeded by luck"
             checks.append(BoundCheck(known.name, known.statement, value, value - loss, verdict, says_nothing))
     values: dict[str, Any] = getattr(model, "_get_params", dict)()
     return Certificate(

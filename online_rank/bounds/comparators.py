@@ -16,7 +16,6 @@ from online_rank.query.names import names_in_nfc, plain_names
 from online_rank.rankers.additive import AdditiveRanker
 from online_rank.rankers.blend import BlendRanker
 from online_rank.rankers.click_perceptron import ClickPerceptron
-from online_rank.rankers.gradient import GradientRanker
 from online_rank.rankers.inside import clicks_of, kernel_state, weight_of_pairs
 from online_rank.rankers.perceptron import PerceptronRanker
 from online_rank.rankers.signs import against_signs, signs_inside
@@ -44,6 +43,9 @@ class Covered(NamedTuple):
 #: By class. What declares the bounds of another class adds it (`online_rank.support.registry.BOUNDS`).
 COVERED: dict[type, Covered] = {}
 
+#: Classes whose losses are measured although no bound covers them; a module of `online_rank.support.registry.BOUNDS` adds them.
+MEASURED: set[type] = set()
+
 
 def covered(ranker: Any) -> Covered | None:
     """What is known of a ranker's class, or of the class that it extends; None if no bound covers it."""
@@ -59,7 +61,9 @@ def _kind(ranker: Any) -> type | None:
 
 def is_only_measured(ranker: Any) -> bool:
     """Whether the losses of a ranker are measured, though no bound covers it: a ranker of a user's own, or one of gradients."""
-    return issubclass(type(ranker), GradientRanker) or getattr(type(ranker), "learn", Ranker.learn) is not Ranker.learn
+    declare_for(type(ranker))
+    own = getattr(type(ranker), "learn", Ranker.learn) is not Ranker.learn
+    return own or not MEASURED.isdisjoint(type(ranker).__mro__)
 
 
 def blends(ranker: Any) -> bool:

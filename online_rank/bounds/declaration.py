@@ -69,6 +69,8 @@ class Bound(NamedTuple):
         Its parameters that have a default.
     unless
         Given a model, the reason why it is not covered although its settings are, or None.
+    in_expectation
+        Whether it bounds the expected loss, which the loss of a run may exceed.
     """
 
     name: str
@@ -80,6 +82,7 @@ class Bound(NamedTuple):
     needs: Mapping[str, str]
     optional: frozenset[str]
     unless: Callable[[Any], str | None] | None
+    in_expectation: bool = False
 
     @property
     def is_plain(self) -> bool:
@@ -143,6 +146,7 @@ def bound(
     runs: Mapping[str, tuple[str, ...]] | None = None,
     takes: Mapping[str, str] | None = None,
     unless: Callable[[Any], str | None] | None = None,
+    in_expectation: bool = False,
 ) -> Callable[[F], F]:
     """Declare a function as a bound.
 
@@ -150,7 +154,7 @@ def bound(
 
     Parameters
     ----------
-    statement, of, covers, unless
+    statement, of, covers, unless, in_expectation
         As in `Bound`.
     runs
         As in `Bound`; omitted properties are as in `PLAIN`.
@@ -178,6 +182,7 @@ def bound(
             needs={name: (takes or {}).get(name, name) for name in parameters},
             optional=frozenset(name for name, p in parameters.items() if p.default is not p.empty),
             unless=unless,
+            in_expectation=in_expectation,
         )
         if (known := BOUNDS.get(declared.name)) is not None and known.value.__module__ != function.__module__:
             raise ValueError(f"{declared.name} is a bound of {known.value.__module__} already; give this one another name")

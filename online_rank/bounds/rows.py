@@ -42,6 +42,9 @@ _Line = Callable[[Any], tuple[Any, str] | None]
 #: Every line: its key, its label, and the function that gives value and text.
 _LINES: list[tuple[str, str, _Line]] = []
 
+#: Most characters of the statement of a bound on a line.
+_WIDEST_LABEL = 84
+
 #: Settings that are not printed if they have this value, or never printed (`...`).
 _UNSAID = {"served": "current", "margin": 1.0, "margin_scale": "constant", "half_life": 1000, "seed": ...}
 
@@ -72,10 +75,12 @@ def printed(certificate: Any) -> str:
         indent = " " * (width + 4)
         lines.append(textwrap.fill(row.text, 128, initial_indent=f"  {row.label:<{width}}  ", subsequent_indent=indent))
     if bounds:
-        width = max(len(row.label) for row in bounds)
+        width = min(max(len(row.label) for row in bounds), _WIDEST_LABEL)
         lines.append(f"  {'the loss is at most':<{width}}  {'bound':>12}  {'slack':>12}")
         for row in bounds:
-            lines.append(f"  {row.label:<{width}}  {row.text:>12}  {row.value - certificate.loss:>12,.6g}  {row.verdict}")
+            first, *more = textwrap.wrap(row.label, width)
+            lines.append(f"  {first:<{width}}  {row.text:>12}  {row.value - certificate.loss:>12,.6g}  {row.verdict}")
+            lines += [f"    {line}" for line in more]
     elif certificate.comparator is not None or not measured:
         lines.append("  NOTHING IS CERTIFIED: no bound covers these settings")
     for row in rows:
@@ -202,9 +207,10 @@ def _gap(c: Any) -> tuple[Any, str] | None:
 def _best_blend(c: Any) -> tuple[Any, str] | None:
     if "best_blend" not in c.facts:
         return None
-    weights = ", ".join(f"{weight:g}" for weight in c.facts["best_blend"])
-    of = f"of N = {c.facts['n_candidates']}, with the weights {weights}"
-    return c.facts["least_loss"], f"L* = {c.facts['least_loss']:,.6g}, {of}"
+    given = [(weight, name) for weight, name in zip(c.facts["best_blend"], c.facts["members"], strict=True) if weight]
+    alone = len(given) == 1 and given[0][0] == 1.0
+    of = given[0][1] if alone else " + ".join(f"{weight:g} {name}" for weight, name in given)
+    return c.facts["least_loss"], f"L* = {c.facts['least_loss']:,.6g}, of N = {c.facts['n_candidates']}: {of}"
 
 
 @_line("regret", "regret")
@@ -220,7 +226,7 @@ def _best_member(c: Any) -> tuple[Any, str] | None:
     if "best_member" not in c.facts:
         return None
     number, loss = c.facts["best_member"]
-    return loss, f"{loss:,.6g}, number {number + 1} of {len(c.facts['best_blend'])}"
+    return loss, f"{loss:,.6g}, {c.facts['members'][number]}"
 
 
 @_line("favoured", "favoured by the prior")
@@ -229,16 +235,18 @@ def _favoured(c: Any) -> tuple[Any, str] | None:
         return None
     number, loss, limit = c.facts["favoured"]
     silent = ", which says nothing yet" if limit >= c.totals["counted_weight"] else ""
-    return limit, f"number {number + 1} lost {loss:,.6g}, so the loss is at most {limit:,.6g}{silent}"
+    return limit, f"{c.facts['members'][number]} lost {loss:,.6g}, so the loss is at most {limit:,.6g}{silent}"
 
 
-@_line("gaps", "Delta, G")
+@_line("gaps", "terms of the bounds")
 def _gaps(c: Any) -> tuple[Any, str] | None:
     if "mixability_gap" not in c.facts:
         return None
     f = c.facts
-    others = f"the step eta is {f['step']:.4g}, ln(1 / pi) {f['prior_cost']:.4g}, W {f['variance']:.4g}, b {f['budget']:g}"
-    return f["serving_gap"], f"{f['mixability_gap']:.4g}, {f['serving_gap']:.4g}; {others}"
+    path = f"Delta = {f['mixability_gap']:.6g}, G = {f['serving_gap']:.6g}, eta_T = {f['step']:.6g}"
+    of_one = f"of the candidate with the least bound: L = {f['best_loss']:.10g}, c = ln(1/pi) = {f['prior_cost']:.6g}"
+    closed = f"; eta = {f['rate']:g}, W = {f['variance']:.6g}, b = {f['budget']:g}, luck = {f['luck']:.6g}"
+    return f["serving_gap"], f"{path}; {of_one}" + ("" if "blend_closed_bound" in c.not_covered else closed)
 
 
 @_line("n_drawn", "draws")

@@ -108,7 +108,7 @@ def show(lists: Any) -> int:
         for column in lists.plan.columns
     ]
     if PRINTS_JSON.get():
-        about = {"format": lists.form, "rows": seen.rows, "lists": n_lists, "bad": lists.n_bad}
+        about = {"format": lists.form, "rows": seen.rows, "lists": n_lists, "bad": lists.n_bad, "weights": lists.weights}
         print(json.dumps({**about, "columns": columns, "missing": MISSING_WORDS, "advice": lines}))
         return n_lists
     shown = table(f"{seen.rows:,} rows", "type", "becomes", "missing", "lowest", "highest", "alone", left=("type", "becomes"))
@@ -121,6 +121,7 @@ def show(lists: Any) -> int:
     for line in [
         f"format: {lists.form}",
         *lists.plan.in_words()[1:],
+        f"weights of queries: {', '.join(lists.weights)}" if lists.weights else "",
         *lines,
         f"{n_lists:,} lists" + (f"; {lists.n_bad:,} more have a row that cannot be read" if lists.n_bad else ""),
         f"alone: of the pairs with different grades and values, the share that a column orders, in {LOOKED_AT} queries"

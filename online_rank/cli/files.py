@@ -7,13 +7,13 @@ from typing import Any
 
 from online_rank.base import abilities_of
 from online_rank.storage.files import ModelFileError, is_postgres, load, require_replaceable
-from online_rank.support.registry import service
+from online_rank.support.registry import of_another_part
 
 
 def load_model(path: str) -> Any:
     """A model that ranks, from a file, or from the folder or database in which a service keeps its state, as it is now."""
     if os.path.isdir(path) or is_postgres(path):
-        return service("read_service")(path).model
+        return of_another_part("read_service")(path).model
     model = load(path)
     if not hasattr(model, "predict_one"):
         raise ModelFileError(f"{path}: holds a {type(model).__name__}, not a model that ranks")

@@ -78,6 +78,8 @@ class Reading(NamedTuple):
         queries = read(list(files), **options, with_ids=with_ids, model=model)
         if graded and not queries.is_letor and queries.plan.of("grade") is None:
             raise ValueError(f"{files[0]}: a table needs --grade COLUMN")
+        for file in queries.weights:
+            warnings.warn(f"{file}: weights of queries, which learning uses; measures count each query once", stacklevel=2)
         if self.dry_run:
             look(queries)
         return queries

@@ -3,7 +3,6 @@
 import base64
 import contextlib
 import hashlib
-import heapq
 import html
 import importlib.metadata
 import io
@@ -13,21 +12,17 @@ import platform
 import re
 import shlex
 import sys
-import time
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 import online_rank
 from online_rank import plot
 from online_rank.base import serving_ranker, serving_steps
 from online_rank.bounds import Certificate
 from online_rank.cli.printing import measured
+from online_rank.cli.query_log import WARM_UP, QueryLog, SeenQuery
 from online_rank.evaluate import Trace
-from online_rank.metrics import metric
 from online_rank.plot.additive import draw
 from online_rank.plot.pairs import draw_pairs
 from online_rank.preprocessing._columns import ColumnTransformer, names_made
@@ -37,11 +32,6 @@ from online_rank.rankers.shapes import has_shapes, shapes_of
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Number of first queries that are left out of the worst (nothing had been learned) and the slowest (kernels were compiling).
-_WARM_UP = 10
-
-_SHOWN_DOCUMENTS = 5
-
 #: Curves in a picture, and all that are drawn, most of them folded away.
 _CURVES, _FOLDED = 12, 36
 
@@ -50,111 +40,6 @@ _OF_PASSES = (
     ("queries", "queries", ","), ("documents", "documents", ","), ("updates", "mistakes", ","),
     ("queries with nothing to learn", "skipped", ","), ("cumulative loss", "loss", ",.2f"), ("seconds", "elapsed", ".1f"),
 )  # fmt: skip
-
-
-class SeenQuery(NamedTuple):
-    """A query of a run, as shown in the report.
-
-    Attributes
-    ----------
-    number
-        Its number in the run, from 1.
-    qid
-        Its id.
-    value
-        The value of the measure before the query was learned; NaN if no document is relevant.
-    seconds
-        Time spent on ranking, measuring and learning it.
-    n_documents
-        Number of its documents.
-    top
-        The documents ranked first: (id, score, grade).
-    missed
-        The most relevant of the remaining documents: (id, rank, score, grade).
-    """
-
-    number: int
-    qid: str
-    value: float
-    seconds: float
-    n_documents: int
-    top: tuple[tuple[str, float, int], ...]
-    missed: tuple[tuple[str, int, float, int], ...]
-
-
-class QueryLog:
-    """Watches the queries of an evaluation: a rolling mean of the measure, the worst-ranked and the slowest queries.
-
-    The stream passes through `reading`, and the log itself is one of the metrics.
-
-    Parameters
-    ----------
-    measure
-        Name of the measure.
-
-    Examples
-    --------
-    >>> from online_rank import PerceptronRanker, evaluate
-    >>> log = QueryLog("ndcg")
-    >>> stream = [([[1.0, 0.0], [0.0, 1.0]], [0, 1], f"q{n}", ["a", "b"]) for n in range(20)]
-    >>> trace = evaluate.progressive(log.reading(stream), PerceptronRanker(), {"lately": log})
-    >>> [name for name, score, grade in log.worst[0].top]
-    ['b', 'a']
-    """
-
-    #: Number of queries in the rolling mean; of the worst, and of the slowest, queries to keep.
-    window, kept = 100, 5
-
-    def __init__(self, measure: str) -> None:
-        self.measure = measure
-        self._metric: Any = metric(measure)
-        self._latest: deque[float] = deque(maxlen=self.window)
-        self._seen: SeenQuery | None = None
-        self._n_queries = 0
-        self._ids: tuple[str, Sequence[str]] = ("", ())
-        #: The queries with the lowest values, the lowest first.
-        self.worst: list[SeenQuery] = []
-        #: The queries that took longest, the longest first.
-        self.slowest: list[SeenQuery] = []
-
-    def reading(self, queries: Iterable[tuple[Any, Any, Any, Sequence[str]]]) -> Iterator[tuple[Any, Any]]:
-        """The pairs (x, y) of a stream of (x, y, query id, document ids), as from
-        `read(..., with_ids=True)`.
-        """
-        for x, y, qid, docids in queries:
-            self._ids, self._seen = (str(qid), docids), None
-            start = time.perf_counter()
-            yield x, y
-            seconds = time.perf_counter() - start
-            self._n_queries += 1
-            if self._seen is not None and self._n_queries > _WARM_UP:
-                seen = self._seen._replace(seconds=seconds)
-                self.slowest = heapq.nlargest(self.kept, [*self.slowest, seen], key=lambda query: query.seconds)
-                if not math.isnan(seen.value):
-                    self.worst = heapq.nsmallest(self.kept, [*self.worst, seen], key=lambda query: query.value)
-
-    def update(self, y_true: Any, y_pred: Any) -> None:
-        """Record the scores of the query that was read last."""
-        value = self._metric.value_one(y_true, y_pred)
-        if not math.isnan(value):
-            self._latest.append(value)
-        scores = [*y_pred.values()] if isinstance(y_pred, dict) else y_pred
-        self._seen = self._described(np.asarray(y_true), np.asarray(scores), value)
-
-    def get(self) -> float:
-        """The mean over the latest queries; 0 before the first."""
-        return math.fsum(self._latest) / len(self._latest) if self._latest else 0.0
-
-    def _described(self, y: np.ndarray, scores: np.ndarray, value: float) -> SeenQuery:
-        """The query that was read last, with the documents to show in the report."""
-        order = np.argsort(-scores, kind="stable")
-        qid, docids = self._ids
-        names = [docids[i] if i < len(docids) and docids[i] else f"document {i + 1}" for i in range(len(y))]
-        top = tuple((names[i], float(scores[i]), int(y[i])) for i in order[:_SHOWN_DOCUMENTS])
-        best_grade = int(y.max(initial=0))
-        others = [(rank, i) for rank, i in enumerate(order, start=1) if rank > _SHOWN_DOCUMENTS and y[i] == best_grade > 0]
-        missed = tuple((names[i], rank, float(scores[i]), int(y[i])) for rank, i in others[:3])
-        return SeenQuery(self._n_queries + 1, qid, value, 0.0, len(y), top, missed)
 
 
 def write_report(
@@ -266,8 +151,8 @@ def _curves(ranker: Any, given: Sequence[str]) -> str:
     if not shapes:
         return "<p>No feature was met.</p>"
     if ranker.feature_names is None:
-        names = dict(zip(map(str, range(1, len(given) + 1)), given, strict=True))
-        shapes = [shape._replace(name=names.get(str(shape.name), f"feature {shape.name}")) for shape in shapes]
+        called = _numbered(given)
+        shapes = [shape._replace(name=called(shape.name)) for shape in shapes]
     caption = "What values add to a score, the features that matter most first; the band is the range of the members"
     pictures = [
         _picture(draw(shapes[first : first + _CURVES])[0], "Further features" if first else caption)
@@ -282,6 +167,12 @@ def _curves(ranker: Any, given: Sequence[str]) -> str:
     )
 
 
+def _numbered(given: Sequence[str]) -> Callable[[Any], str]:
+    """What a page calls a feature that a model knows by its number."""
+    names = dict(zip(map(str, range(1, len(given) + 1)), given, strict=True))
+    return lambda number: names.get(str(number), f"feature {number}")
+
+
 def _combined(model: Any, given: Sequence[str]) -> list[tuple[str, str]]:
     """A heading, and heat maps of the pairs of features that trees combine; nothing for a model without such pairs."""
     ranker = serving_ranker(model)
@@ -289,9 +180,8 @@ def _combined(model: Any, given: Sequence[str]) -> list[tuple[str, str]]:
     if not shapes:
         return []
     if ranker.feature_names is None:
-        names = dict(zip(map(str, range(1, len(given) + 1)), given, strict=True))
-        called = [[names.get(str(name), f"feature {name}") for name in shape.names] for shape in shapes]
-        shapes = [shape._replace(names=(one, other)) for shape, (one, other) in zip(shapes, called, strict=True)]
+        called = _numbered(given)
+        shapes = [shape._replace(names=(called(shape.names[0]), called(shape.names[1]))) for shape in shapes]
     caption = "What two values add to a score together, beyond what each adds alone"
     return [("Pairs of features", _picture(draw_pairs(shapes)[0], caption))]
 
@@ -379,7 +269,7 @@ def _worst(log: QueryLog) -> str:
     if not log.worst:
         return "<p>No query to show.</p>"
     parts = [
-        f"<p>The lowest {html.escape(log.measure)} after the first {_WARM_UP} queries, each before it was learned from.</p>"
+        f"<p>The lowest {html.escape(log.measure)} after the first {WARM_UP} queries, each before it was learned from.</p>"
     ]
     for seen in log.worst:
         rows = [(str(rank), name, f"{score:.4g}", str(grade)) for rank, (name, score, grade) in enumerate(seen.top, start=1)]

@@ -30,6 +30,7 @@ from online_rank.storage.files import save
 from online_rank.stream.plan import n_features_of
 from online_rank.support.lazy import MissingExtra
 from online_rank.support.progress import progress
+from online_rank.support.registry import of_another_part
 
 
 def new_model(measure: str, ranker: str, signs: Mapping[str, int] | None = None, relative: bool = True) -> Any:
@@ -136,9 +137,7 @@ def _untaught(settings: Settings, source: Any, blank: Any, output: Output, shown
         output.warn(line)
     if not settings.certify or keeps_account(ranker_of(model)):
         return model
-    from online_rank.cli.certify import tracked
-
-    return tracked(model, settings.queries(0, blank), shown)
+    return of_another_part("tracked")(model, settings.queries(0, blank), shown)
 
 
 def require_known_signs(signs: Mapping[str, int] | None, source: Any, files: Sequence[str]) -> None:
@@ -224,7 +223,7 @@ def _log_for(report_to: str | None, settings: Settings, checkpoints: Checkpoints
         raise ValueError("--report shows a whole run: leave out --checkpoint, which may continue in the middle of one")
     if importlib.util.find_spec("matplotlib") is None:
         raise MissingExtra('--report needs matplotlib: pip install "online_rank[plot]"')
-    from online_rank.cli.report import QueryLog
+    from online_rank.cli.query_log import QueryLog
 
     return QueryLog(settings.measure)
 

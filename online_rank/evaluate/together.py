@@ -8,8 +8,7 @@ import numpy as np
 from online_rank.base import Ranker, RankingPipeline
 from online_rank.base.lock import lock_of
 from online_rank.base.undo import all_or_nothing
-from online_rank.intervals.losses import served_losses
-from online_rank.measures.learned import AnyMeasure
+from online_rank.measures.learned import AnyMeasure, served_losses
 from online_rank.query import Block
 from online_rank.query.forms import plain_query
 

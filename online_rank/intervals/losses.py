@@ -7,10 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from online_rank import arguments
-from online_rank._kernels.codes import AP
 from online_rank._kernels.intervals import radius
-from online_rank.measures.learned import TIES, AnyMeasure, as_scores, gains, query_values
-from online_rank.measures.own import OwnMeasure
+from online_rank.measures.learned import AnyMeasure, as_scores, served_losses
 from online_rank.query import as_grades
 from online_rank.query.blocks import single
 
@@ -211,37 +209,3 @@ def served_loss(measure: AnyMeasure, scores: Any, grades: Any) -> float | None:
         y = as_grades(grades, len(scores))
     loss = served_losses(measure, as_scores(scores), y, single(len(y))).item() if len(y) else math.nan
     return None if math.isnan(loss) else loss
-
-
-def served_losses(measure: AnyMeasure, scores: np.ndarray, grades: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """`served_loss` of each query of a block.
-
-    Parameters
-    ----------
-    measure
-        The measure of the loss.
-    scores, grades
-        float64 (n,) and int64 (n,).
-    offsets
-        int64 (q + 1,): where queries, each of one document or more, begin and end.
-
-    Returns
-    -------
-    float64 (q,), within [0, 1]; NaN for a query of one grade.
-
-    Examples
-    --------
-    >>> from online_rank import measure
-    >>> served_losses(measure("ap"), np.zeros(4), np.array([1, 0, 1, 1]), np.array([0, 2, 4]))
-    array([0.5, nan])
-    """
-    if isinstance(measure, OwnMeasure):
-        losses, seen = measure.losses(scores, grades, offsets), grades
-    else:
-        kind, k, threshold = measure
-        values = query_values(kind, k, threshold, TIES["pessimistic"], gains(), scores, grades, offsets)
-        losses = np.minimum(np.maximum(1.0 - values, 0.0), 1.0)
-        seen = (grades >= threshold).astype(np.int64) if kind == AP else grades
-    first = offsets[:-1]
-    losses[np.minimum.reduceat(seen, first) == np.maximum.reduceat(seen, first)] = np.nan
-    return losses

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from online_rank import arguments
-from online_rank._kernels.codes import DCG, EXPECTED, IGNORED, MAX_GRADE, NDCG, OPTIMISTIC, PESSIMISTIC
+from online_rank._kernels.codes import AP, DCG, EXPECTED, IGNORED, MAX_GRADE, NDCG, OPTIMISTIC, PESSIMISTIC
 from online_rank._kernels.graded import ranking_losses
 from online_rank._kernels.metrics import cumulative_gains, ideal_value, metric_values
 from online_rank.measures.own import OwnMeasure, is_own, own_measure
@@ -227,6 +227,40 @@ def query_values(
         i = int(np.argmax(grades))
         raise ValueError(f"the grade of {document_name(i, ids)} is {grades[i]}, but max_grade is {len(gain) - 1}")
     return values
+
+
+def served_losses(measure: AnyMeasure, scores: np.ndarray, grades: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Loss of the ranking of each query of a block that was served (`online_rank.intervals.served_loss`).
+
+    Parameters
+    ----------
+    measure
+        The measure of the loss.
+    scores, grades
+        float64 (n,) and int64 (n,).
+    offsets
+        int64 (q + 1,): where queries, each of one document or more, begin and end.
+
+    Returns
+    -------
+    float64 (q,), within [0, 1]; NaN for a query of one grade.
+
+    Examples
+    --------
+    >>> from online_rank import measure
+    >>> served_losses(measure("ap"), np.zeros(4), np.array([1, 0, 1, 1]), np.array([0, 2, 4]))
+    array([0.5, nan])
+    """
+    if isinstance(measure, OwnMeasure):
+        losses, seen = measure.losses(scores, grades, offsets), grades
+    else:
+        kind, k, threshold = measure
+        values = query_values(kind, k, threshold, TIES["pessimistic"], gains(), scores, grades, offsets)
+        losses = np.minimum(np.maximum(1.0 - values, 0.0), 1.0)
+        seen = (grades >= threshold).astype(np.int64) if kind == AP else grades
+    first = offsets[:-1]
+    losses[np.minimum.reduceat(seen, first) == np.maximum.reduceat(seen, first)] = np.nan
+    return losses
 
 
 def _without_ties(scores: np.ndarray, offsets: np.ndarray) -> np.ndarray:

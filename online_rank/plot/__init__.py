@@ -5,10 +5,16 @@ function shows or saves anything: `ax.figure.savefig("loss.svg")`. The colours a
 of colour vision can distinguish them; lines are labelled directly, without a legend.
 """
 
+from typing import TYPE_CHECKING
+
 from online_rank.plot.additive import curves
 from online_rank.plot.bars import certificate, explanation, importance, weights
-from online_rank.plot.losses import LossCurve, bands, loss, served_loss, trace
+from online_rank.plot.losses import loss, served_loss, trace
 from online_rank.plot.pairs import pairs
+from online_rank.support.lazy import lazily
+
+if TYPE_CHECKING:
+    from online_rank.plot.runs import LossCurve, bands
 
 __all__ = [
     "LossCurve",
@@ -23,3 +29,5 @@ __all__ = [
     "trace",
     "weights",
 ]
+
+__getattr__, __dir__ = lazily(__name__, dict.fromkeys(("LossCurve", "bands"), "runs"))

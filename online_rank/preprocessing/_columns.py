@@ -54,6 +54,11 @@ class ColumnTransformer(FeatureTransformer):
     _asks_blocks = True
 
     def _ask_and_learn(self, asked: Block, block: Block) -> tuple[Block, Block]:
+        """For each query in turn: transform it as it is asked for, by what is known; then do with it what `_learn_block` does.
+
+        `block` has arrays in the columns of the state. `asked` has the queries as the steps before give them when they are
+        asked; it is `block` itself where they give the same. Returns both transformed.
+        """
         # One piece of memory, which is kept for the next block: two would go back to the system, and be fetched page by page.
         both = self._room(block.X, 2)
         before, after = both[: len(block.X)], both[len(block.X) :]

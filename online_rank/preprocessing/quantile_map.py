@@ -1,6 +1,5 @@
 """Maps features by their quantiles in the stream: the recommended first step for raw features."""
 
-import copy
 import functools
 import math
 from collections.abc import Hashable, Sequence
@@ -19,6 +18,7 @@ from online_rank.base.lock import locked
 from online_rank.base.names import are_numbers
 from online_rank.base.schema import Array, Count, Derived, Flag, Integer, ListOf, Real, Schema
 from online_rank.base.transformer import Naming
+from online_rank.preprocessing import _map_mixing as mixing
 from online_rank.preprocessing._columns import ColumnTransformer
 from online_rank.preprocessing._growing import note_growing
 from online_rank.query import Block, SparseRows, require_finite
@@ -561,67 +561,14 @@ class StreamQuantileMap(ColumnTransformer):
             self._join(self._n_features)
 
     def _fork(self) -> None:
-        """From now on keep new documents in separate sketches; knots are computed from both."""
-        if self._cursor < self._n_features:
-            self._join(self._n_features)
-        self._base_points, self._base_sizes, self._base_masses = self._points, self._sizes, self._masses
-        self._base_total, self._count_before = self._total, self._count
-        if self._lacking is not None:
-            self._base_lacking, self._lacking = self._lacking, np.zeros_like(self._lacking)
-        self._points, self._sizes = np.zeros_like(self._points), np.zeros_like(self._sizes)
-        self._masses, self._total = np.zeros_like(self._masses), 0.0
-        self._begin_stretch()
-
-    def _own_lacking(self) -> np.ndarray:
-        """The weight of a shard's own documents that lack each feature."""
-        lacking = np.array(self._lacking)
-        # All documents of the base lacked the features that are new since then.
-        lacking[len(self._base_points) :] -= self._base_total
-        return np.maximum(lacking, 0.0)
+        mixing.fork(self)
 
     def arranged(self, order: np.ndarray) -> "StreamQuantileMap":
         """A copy for mixing, with the features known by their position in another order."""
-        made = copy.copy(self)
-        made._join_all()
-        for name in ("_points", "_sizes", "_masses"):
-            setattr(made, name, getattr(made, name)[order])
-        made._lacking = made._own_lacking()[order]
-        made._base_points, made._base_total = made._base_points[:0], 0.0
-        return made
+        return mixing.arranged(self, order)
 
     def _mix(self, shards: Sequence[Any], base: Any) -> None:
-        """Merge the sketches of each shard's own documents into the sketches of the base."""
-        if any(shard._passes for shard in shards):
-            if not all(shard._passes or not shard._n_features for shard in shards):
-                raise ValueError("some of the StreamQuantileMaps have learned from sparse rows, and others from arrays")
-            self._passes = True
-            return
-        self._join_all()
-        self._points, self._sizes, self._masses = self._points.copy(), self._sizes.copy(), self._masses.copy()
-        for k, given in enumerate(shards):
-            if given._count_before != base._count:
-                raise ValueError(
-                    f"StreamQuantileMap of models[{k}] did not begin as a fork of base: its own documents are unknown"
-                )
-            shard = copy.copy(given)
-            shard._join_all()
-            points = np.ascontiguousarray(self._reader.placed_from(self, shard, np.ascontiguousarray(shard._points.T)).T)
-            sizes, masses = (self._reader.placed_from(self, shard, values[None])[0] for values in (shard._sizes, shard._masses))
-            kernels.join_sketches(self._points, self._sizes, self._masses, self._draw(), points, sizes, masses)
-            if self._lacking is not None:
-                self._lacking = self._lacking + shard._own_lacking()
-            self._total += shard._total
-            self._count += shard._count - shard._count_before
-            self._n_joined += 1
-        if self._total > self.memory:
-            kept = self.memory / self._total
-            self._masses *= kept
-            self._lacking = None if self._lacking is None else self._lacking * kept
-            self._total = float(self.memory)
-        self._forget_base()
-        self._cursor = self._n_features
-        self._begin_stretch()
-        self._derive()
+        mixing.mix(self, shards, base)
 
 
 def _widened(values: np.ndarray) -> np.ndarray:

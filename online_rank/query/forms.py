@@ -80,7 +80,7 @@ def read_query(
     y
         Its grades (see `as_grades`) or other feedback (`as_feedback`); None for a query to rank.
     w
-        Its weight, of several queries one each; None for 1.
+        Its weight, of several queries one each; None for 1. It multiplies the weight of a `Block`.
     qid
         None if y is, too, or left out: x is one query. Otherwise the n query ids of several; documents of a query must be
         contiguous.
@@ -124,7 +124,9 @@ def read_query(
         scores = x.served if served is None else as_served(served, x.n_documents, x.ids)
         if y is None:
             return x
-        return with_feedback(x, as_feedback(y, len(x.w), x.n_documents, x.ids), weights, scores)
+        return with_feedback(
+            x, as_feedback(y, len(x.w), x.n_documents, x.ids), weights if x.w is ONE else x.w * weights, scores
+        )
     X, ids, names, form = _read(x, documents)
     n = X.shape[0] if type(X) is SparseRows else len(X)
     if form is not None and form is not dict:  # Only frames have labels.

@@ -8,6 +8,8 @@ import numpy as np
 from river import base
 
 from online_rank._kernels import beside, growing, leaves, window
+from online_rank._kernels.growing import Growth
+from online_rank._kernels.window import Window
 from online_rank.base.schema import Array, Derived, Schema
 from online_rank.base.undo import Undo, record_state
 from online_rank.limits import MAX_COUNT
@@ -145,6 +147,21 @@ class GrowingTrees(base.Base):
         account, n = self._blend[beside.ACCOUNT : beside.SCALES], beside.N_CANDIDATES
         step = step_of(account, 1.0, n, False)
         return HedgeOfTrees(HedgeAccount(*account.tolist()), self._blend[:n].copy(), _PRIOR.copy(), step)
+
+    @property
+    def window(self) -> Window:
+        """The queries that trees grow from: the arrays themselves, which kernels change."""
+        return Window(self._bins, self._documents, self._queries, self._integers)
+
+    @property
+    def growth(self) -> Growth:
+        """The trees, and the one that is growing: the arrays themselves, which kernels change."""
+        return Growth(self._splits, self._trees, self._sample, self._packed, self._integers, self._numbers)
+
+    @property
+    def blend(self) -> np.ndarray:
+        """The numbers of the blend with the curves: the array itself, with the places that `beside` names."""
+        return self._blend
 
     @property
     def factor(self) -> float:

@@ -15,7 +15,7 @@ def mix_trees(learned: Sequence[GrowingTrees], base: GrowingTrees, trees: int, f
     many as there are machines. The oldest leave if there are too many. Windows are joined, the last queries first; those from
     before `first_query` are the same in all. Losses and accounts add up, and the base counts once.
     """
-    made, d = GrowingTrees(), len(base._bins)
+    made, d = GrowingTrees(), len(base.window.bins)
     made.add_features(np.zeros(d, dtype=bool))
     kept = [*_shared(learned, base), *_grown(learned, base.n_grown)][-most_trees(trees, d) :]
     n = base.n_grown + sum(one.n_grown - base.n_grown for one in learned)
@@ -24,61 +24,61 @@ def mix_trees(learned: Sequence[GrowingTrees], base: GrowingTrees, trees: int, f
     made._trees[:, leaves.BORN] = n - len(kept) + np.arange(len(kept))
     made._integers[[window.N_TREES, window.N_GROWN]] = len(kept), n
     _join_windows(made, learned, first_query)
-    numbers = np.array([one._numbers for one in learned])
+    numbers = np.array([one.growth.numbers for one in learned])
     made._numbers = numbers.mean(axis=0)
     made._numbers[growing.HEAVIEST] = numbers[:, growing.HEAVIEST].max()
     for place in (growing.LEARNED, growing.SPENT):
-        made._numbers[place] = base._numbers[place] + (numbers[:, place] - base._numbers[place]).sum()
-    _mix_blend(made._blend, learned, base)
+        made._numbers[place] = base.growth.numbers[place] + (numbers[:, place] - base.growth.numbers[place]).sum()
+    _mix_blend(made.blend, learned, base)
     return made
 
 
 def _shared(learned: Sequence[GrowingTrees], base: GrowingTrees) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Splits and leaves of the trees of the base that all machines still have, averaged, the oldest first."""
-    places = [{int(born): k for k, born in enumerate(one._trees[: one.n_trees, leaves.BORN])} for one in learned]
-    before = {int(born): k for k, born in enumerate(base._trees[: base.n_trees, leaves.BORN])}
+    places = [{int(born): k for k, born in enumerate(one.growth.trees[: one.n_trees, leaves.BORN])} for one in learned]
+    before = {int(born): k for k, born in enumerate(base.growth.trees[: base.n_trees, leaves.BORN])}
     for born in sorted(before):
         if all(born in own for own in places):
-            rows = np.array([one._trees[own[born]] for one, own in zip(learned, places, strict=True)])
-            seen, began = slice(leaves.SEEN, leaves.AGE + 1), base._trees[before[born]]
+            rows = np.array([one.growth.trees[own[born]] for one, own in zip(learned, places, strict=True)])
+            seen, began = slice(leaves.SEEN, leaves.AGE + 1), base.growth.trees[before[born]]
             tree = rows.mean(axis=0)
             tree[seen] = began[seen] + (rows[:, seen] - began[seen]).sum(axis=0)
-            yield base._splits[before[born]], tree
+            yield base.growth.splits[before[born]], tree
 
 
 def _grown(learned: Sequence[GrowingTrees], first: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Splits and leaves of the trees from number `first` on, the oldest first, in turn from each machine."""
-    places = [(int(one._trees[k, leaves.BORN]), i, k) for i, one in enumerate(learned) for k in range(one.n_trees)]
+    places = [(int(one.growth.trees[k, leaves.BORN]), i, k) for i, one in enumerate(learned) for k in range(one.n_trees)]
     for born, i, k in sorted(places):
         if born >= first:
-            tree = learned[i]._trees[k].copy()
+            tree = learned[i].growth.trees[k].copy()
             tree[: leaves.SEEN] /= len(learned)
-            yield learned[i]._splits[k], tree
+            yield learned[i].growth.splits[k], tree
 
 
 def _join_windows(made: GrowingTrees, learned: Sequence[GrowingTrees], first_query: int) -> None:
     """Join the last queries of the windows of all machines."""
     queries = []
     for i, one in enumerate(learned):
-        first, count = one._integers[[window.FIRST, window.COUNT]]
-        rows = one._queries[(first + np.arange(count)) % max(len(one._queries), 1)]
+        first, count = one.window.integers[[window.FIRST, window.COUNT]]
+        rows = one.window.queries[(first + np.arange(count)) % max(len(one.window.queries), 1)]
         # From the last one back.
         own = [(back, i, row) for back, row in enumerate(rows[::-1]) if not i or row[window.NUMBER] >= first_query]
         queries += own
     queries.sort(key=lambda each: each[:2])
     sizes = np.cumsum([row[window.SIZE] for _, _, row in queries])
-    most = most_documents(len(made._bins))
+    most = most_documents(len(made.window.bins))
     chosen = queries[: int(np.searchsorted(sizes, most, side="right"))][::-1]
     for _, i, row in chosen:
         at, m = int(row[window.START]), int(row[window.SIZE])
         made.make_room(m, 0)
-        bins, (given, target) = learned[i]._bins[:, at : at + m], learned[i]._documents[:, at : at + m]
+        bins, (given, target) = learned[i].window.bins[:, at : at + m], learned[i].window.documents[:, at : at + m]
         made.add_query(bins, given, target, row[window.WEIGHT], row[window.NUMBER])
 
 
 def _mix_blend(blend: np.ndarray, learned: Sequence[GrowingTrees], base: GrowingTrees) -> None:
     """Add up losses and accounts, and average scales."""
-    parts, began = np.array([one._blend for one in learned]), base._blend
+    parts, began = np.array([one.blend for one in learned]), base.blend
     blend[:] = began + (parts - began).sum(axis=0)
     blend[beside.SCALES :] = parts[:, beside.SCALES :].mean(axis=0)
     heaviest = beside.ACCOUNT + hedge.LARGEST_WEIGHT

@@ -9,6 +9,7 @@ from online_rank.base import abilities_of, ranker_of
 from online_rank.base.forgetting import parts_of
 from online_rank.base.schema import Nested
 from online_rank.intervals import Interval, LossInterval
+from online_rank.intervals.losses import running_sums
 from online_rank.metrics.base import running_means
 from online_rank.preprocessing.history import History
 from online_rank.serving.challenge import Challenge
@@ -37,8 +38,8 @@ class Counted:
     _longest_delay: int
     #: Number of the lists drawn, and the sum of the shares of the greedy DCG that they keep. Older files lack it: zeros.
     _kept: Any = None
-    #: Scores and grades of rankings that the metric does not have yet (`measure_served`).
-    _unmeasured: Sequence[tuple[list[float], list[int]]] = ()
+    #: Scores, grades and losses of rankings that the metric and the account of losses do not have yet (`measure_served`).
+    _unmeasured: Sequence[tuple[list[float], list[int], float | None]] = ()
 
     @property
     def draws(self) -> bool:
@@ -59,7 +60,6 @@ class Counted:
 
         Losses are of rankings whose grades arrived (`served_interval`): their sum, their mean, and its interval.
         """
-        self.measure_served()
         interval = self.served_interval()
         histories = {str(step): {"keys": step.n_keys, "left": step.n_left} for step in parts_of(self.model, History)}
         return {
@@ -77,13 +77,24 @@ class Counted:
         }
 
     def measure_served(self) -> None:
-        """Take into the metric what it does not have yet: nobody waits for that, and many queries at once take less time."""
+        """Take into the metric, and into the account of losses, what they do not have yet.
+
+        Nobody waits for that, and many queries at once take less time.
+        """
         unmeasured, self._unmeasured = self._unmeasured, []
         if unmeasured:
-            scores = np.array([score for each, _ in unmeasured for score in each], np.float64)
-            grades = np.array([grade for _, each in unmeasured for grade in each], np.int64)
-            offsets = np.cumsum([0, *(len(each) for each, _ in unmeasured)])
+            scores = np.array([score for each, _, _ in unmeasured for score in each], np.float64)
+            grades = np.array([grade for _, each, _ in unmeasured for grade in each], np.int64)
+            offsets = np.cumsum([0, *(len(each) for each, _, _ in unmeasured)])
             running_means(self._metric, scores, grades, offsets, [len(unmeasured)])
+            losses = np.array([loss for *_, loss in unmeasured if loss is not None])
+            self._served[:] = running_sums(self._served, losses)[-1]
+
+    @property
+    def served(self) -> np.ndarray:
+        """The account of the losses of served rankings: their number, sum and variation (3,)."""
+        self.measure_served()
+        return self._served
 
     @property
     def keep(self) -> float | None:
@@ -103,4 +114,4 @@ class Counted:
 
         It covers queries whose grades arrived, and is valid on any stream (`online_rank.intervals`).
         """
-        return LossInterval(self._served).interval(level)
+        return LossInterval(self.served).interval(level)

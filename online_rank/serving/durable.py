@@ -112,7 +112,7 @@ class DurableService:
         self._patience, self._not_before = _PATIENCE, 0.0
         if store is not None:
             self.keeps = True
-            self.store = store if isinstance(store, StateStore) else opened(store)
+            self.store = opened(store) if isinstance(store, str | os.PathLike) else store
             try:
                 self._recover(self.store, replace_model)
             except BaseException:

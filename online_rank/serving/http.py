@@ -17,50 +17,170 @@ the JSON lines of `online-rank stream`; `/rank` and `/learn` take all kinds.
 """
 
 import asyncio
-import functools
 import logging
-import math
+import re
 import time
+import types
 import urllib.parse
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager, contextmanager, nullcontext
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
+import msgspec
 from starlette.datastructures import QueryParams
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.responses import Response
 from starlette.routing import Router
 
 from online_rank import arguments
-from online_rank.base import abilities_of
-from online_rank.serving import curves, replacing
-from online_rank.serving.asgi import Exchange, Headers, Limits, Receive, Refused, Scope, Send, is_local
-from online_rank.serving.messages import BINARY
-from online_rank.serving.metrics import MOST_UNCOUNTED, Figures
-from online_rank.serving.models import KeyRefused, Models
-from online_rank.serving.openapi import OPEN_TO_ALL, description, description_page
-from online_rank.serving.pages import PAGE_HEADERS, OpenPages, Parts, cut, page_of
-from online_rank.serving.protocol import RankingService
-from online_rank.serving.served import Answer, ServedModel
+from online_rank.serving.asgi import ARRIVAL, Arrival, Headers, Limits, Message, Receive, Refused, Scope, Send, path_of
+from online_rank.serving.metrics import MOST_UNCOUNTED
+from online_rank.serving.models import KeyRefused
+from online_rank.serving.openapi import OPEN_TO_ALL
+from online_rank.serving.paths import POSTED, QUERY, READING, Paths
+from online_rank.serving.readers import AnyModels
+from online_rank.serving.served import Answer
 from online_rank.serving.tokens import ROLES, Tokens, kinds_of
-from online_rank.serving.trace import CURRENT
+from online_rank.serving.trace import CURRENT, Trace
 from online_rank.serving.workers import OnlyWorker
 
 _log = logging.getLogger("online_rank.serving")
 
-#: Paths that take queries, and the media types of their bodies.
-_OF_QUERIES, _QUERY = ("/rank", "/learn", "/explain"), (b"application/json", BINARY.encode())
-#: What else is posted.
-_CHANGES: dict[str, Callable[[ServedModel, bytes], Awaitable[Answer]]] = {
-    "/ranked": ServedModel.take_rankings,
-    "/model": replacing.replace,
-    "/model/rollback": replacing.roll_back,
-    "/forget": replacing.forget,
-}
-_POSTED = (*_OF_QUERIES, *_CHANGES)
 #: The roles that may send requests to a path; others need admin.
 _ROLES = {"/rank": ROLES, "/learn": ROLES, "/explain": ("rank", "admin")}
-_READING = ("GET", "HEAD")
-_REMEDY_OF_TIMES = "stored times lie ahead of the clock: if the clock is right, stop the server and run online-rank repair DIR"
+#: RFC 9110, section 7.2: a name, an IPv4 or a bracketed IP address, and the digits of a port. No user, no path.
+_HOST = re.compile(rb"(\[[0-9a-f:.]+\]|[a-z0-9._~!$&'()*+,;=%-]*)(?::[0-9]*)?", re.IGNORECASE)
+_LOCAL = {b"localhost", b"127.0.0.1", b"[::1]"}
+
+
+def is_local(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Whether a request calls this server by a name of this machine, or by none. Raises Refused for what is no name.
+
+    A page on another site can send any, so it is parsed in full.
+    """
+    host: re.Match[bytes] | None = None
+    for name, value in headers:
+        if name == b"host" and (host is not None or (host := _HOST.fullmatch(value)) is None):
+            raise Refused(400, "the header Host is not a host and the digits of a port, once (RFC 9110, section 7.2)")
+    return host is None or host[1].lower() in _LOCAL
+
+
+class Exchange(Trace):
+    """A request and its answer.
+
+    Parameters
+    ----------
+    scope, receive, send
+        As ASGI has them.
+
+    Attributes
+    ----------
+    path
+        The path within the application.
+    headers
+        The headers of the request.
+    roles
+        The roles of its client, once they are known.
+    status
+        The status of the answer; 0 before it begins.
+    """
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.scope = scope
+        path: str = scope["path"]
+        self.path = path if not scope.get("root_path") else path_of(scope)
+        self.headers: dict[bytes, bytes] = dict(scope["headers"])
+        self.roles: frozenset[str] = frozenset()
+        self.status = 0
+        self.receive, self._send = receive, send
+        arrival: Arrival = (scope.get("extensions") or {}).get(ARRIVAL) or (time.perf_counter(), None)
+        #: When its first byte came, and a function that waits until its answer is sent.
+        self.began, self.sent = arrival
+
+    def parameter(self, name: str | None) -> str | None:
+        """The parameter of this name in the query string; None without one."""
+        return None if name is None else QueryParams(self.scope["query_string"]).get(name)
+
+    async def body(self, most: int, seconds: float, kinds: Sequence[bytes] = (b"application/json",)) -> bytes:
+        """The body of a POST request of one of these media types, within limits of bytes and seconds.
+
+        Raises
+        ------
+        Refused
+            It is not a POST of this type with a length, it is too large, or it arrives too slowly.
+        ConnectionResetError
+            The client has disconnected.
+        """
+        if self.scope["method"] != "POST":
+            raise Refused(405, f"{self.path} takes POST", ((b"allow", b"POST"),))
+        # Browsers send these types to another site only after a preflight request, which this server refuses.
+        if self.headers.get(b"content-type", b"").partition(b";")[0].strip().lower() not in kinds:
+            raise Refused(415, f"the request must have the header Content-Type: {b' or '.join(kinds).decode()}")
+        length = self.headers.get(b"content-length", b"")
+        if not length.isdigit():
+            # Chunks may be of one byte each, which takes seconds of parsing for every megabyte.
+            raise Refused(411, "the request must give its length: Content-Length")
+        if int(length[:20]) > most:
+            raise Refused(413, f"a request of more than {most} bytes")
+        coming: Any = self.receive()
+        message = None
+        if type(coming) is types.CoroutineType:
+            # What has come already is read without a timer.
+            try:
+                coming = _continued(coming, coming.send(None))
+            except StopIteration as done:
+                message = done.value
+                if (
+                    message["type"] == "http.request"
+                    and not message.get("more_body")
+                    and len(body := message.get("body", b"")) <= most
+                ):
+                    return body
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._whole_body(most, await coming if message is None else message)
+        except TimeoutError:
+            raise Refused(408, f"the request's body took more than {seconds:g} seconds") from None
+
+    async def _whole_body(self, most: int, message: Message) -> bytes:
+        """The body that begins with a message."""
+        parts, size = [], 0
+        while True:
+            if message["type"] == "http.disconnect":
+                raise ConnectionResetError
+            parts.append(message.get("body", b""))
+            size += len(parts[-1])
+            if size > most:
+                raise Refused(413, f"a request of more than {most} bytes")
+            if not message.get("more_body", False):
+                return parts[0] if len(parts) == 1 else b"".join(parts)
+            message = await self.receive()
+
+    async def send(self, message: Message) -> None:
+        """Send a part of the answer."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        await self._send(message)
+
+    async def answer(self, status: int, answer: dict[str, Any], more: Headers = ()) -> None:
+        """Answer with JSON, and further headers. Errors get what identifies the request."""
+        if status >= 400:
+            answer = {**answer, "request_id": self.request_id}
+            more = (*more, (b"x-request-id", self.request_id.encode()))
+        body = msgspec.json.encode(answer)
+        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *more]
+        self.status = status
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+        await self._send({"type": "http.response.body", "body": body})
+
+
+@types.coroutine
+def _continued(coming: Any, waits_for: Any) -> Any:
+    """Continue a coroutine that has begun, and waits for something."""
+    try:
+        yield waits_for
+    except BaseException as error:
+        coming.throw(error)
+    return (yield from coming)
 
 
 class RankingApp:
@@ -69,7 +189,7 @@ class RankingApp:
     Parameters
     ----------
     models
-        The models that rank and learn.
+        The models that rank and learn (`Models`), or the models of a learner (`ReaderModels`).
     key
         Name of the query parameter that names a model; None for a single model.
     token
@@ -83,7 +203,7 @@ class RankingApp:
 
     Examples
     --------
-    >>> from contextlib import ExitStack, asynccontextmanager, contextmanager, nullcontext
+    >>> from contextlib import asynccontextmanager
     >>> from starlette.applications import Starlette
     >>> from starlette.routing import Mount
     >>> from online_rank import PerceptronRanker
@@ -98,7 +218,7 @@ class RankingApp:
 
     def __init__(
         self,
-        models: Models,
+        models: AnyModels,
         *,
         key: str | None = None,
         token: str | Mapping[str, Sequence[str]] | Tokens | None = None,
@@ -112,38 +232,19 @@ class RankingApp:
         given = {"admin": [token]} if isinstance(token, str) else token
         self._tokens = given if given is None or isinstance(given, Tokens) else Tokens(given)
         self._local_only = local_only
-        self._stopping = asyncio.Event()
         #: Whether somebody lets time pass, or the log says that nobody does.
         self._is_attended = False
         self._worker = OnlyWorker()
-        self._n_files = 0
         #: Requests being answered, by key, and in all.
         self._running: dict[str | None, int] = {}
         self._n_running = 0
-        self._page, self._pages = page_of(key), OpenPages()
-        self._routes: dict[str, Callable[[Exchange], Awaitable[Answer | Response]]] = {
-            "/": self._get_page,
-            "/stats": self._get_stats,
-            "/events": self._get_events,
-            "/curves": functools.partial(self._get_curves, curves.FIRST),
-            "/curves/all": functools.partial(self._get_curves, curves.MOST),
-            "/model": self._get_model,
-            "/metrics": self._get_metrics,
-            "/healthz": self._get_health,
-            "/readyz": self._get_readiness,
-            "/openapi.json": self._get_openapi,
-            "/docs": self._get_docs,
-        }
-        self.figures = Figures(models, {*_POSTED, *self._routes})
+        self._paths = Paths(models, key, self.limits, self._tokens is not None)
+        self.figures = self._paths.figures
         self._no_http = Router(lifespan=lambda _: self.running())
-
-    @functools.cached_property
-    def _description(self) -> dict[str, Any]:
-        return description(self._key, self._tokens is not None, _types_of_features(self.models.example()))
 
     def stop(self) -> None:
         """End the event streams of pages, because a stopping server waits for every response."""
-        self._stopping.set()
+        self._paths.stopping.set()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -159,10 +260,7 @@ class RankingApp:
         self._worker.claim()
         self._is_attended = True
         await self.models.begin()
-        watches = (
-            self.models.watch_the_clock, self.models.watch_the_disk, self.models.watch_the_days, self.figures.watch_the_loop,
-        )  # fmt: skip
-        tasks = [asyncio.create_task(watch()) for watch in watches]
+        tasks = [asyncio.create_task(watch()) for watch in (*self.models.watches, self.figures.watch_the_loop)]
         try:
             yield
         finally:
@@ -207,8 +305,8 @@ class RankingApp:
         more: Headers = ()
         try:
             self._require_admitted(exchange)
-            is_read = exchange.path == "/model" and exchange.scope["method"] in _READING
-            found = await (self._post if exchange.path in _POSTED and not is_read else self._get)(exchange)
+            is_read = exchange.path == "/model" and exchange.scope["method"] in READING
+            found = await (self._post if exchange.path in POSTED and not is_read else self._paths.read)(exchange)
         except KeyRefused as error:
             found = error.status, {"error": str(error) if self._key is None else f"query parameter {self._key}: {error}"}
         except Refused as refused:
@@ -227,7 +325,7 @@ class RankingApp:
         """Say, once, that nobody entered `running`, if something needs it. Raises RuntimeError as `running`."""
         self._worker.claim()
         self._is_attended = True
-        if self.models.needs_time:
+        if self.models.watches:
             _log.warning(
                 "RankingApp.running was not entered, so time passes with requests only: windows do not end, and unused "
                 "keys stay. Enter it in the lifespan of the application in which this one is mounted"
@@ -252,31 +350,19 @@ class RankingApp:
         given = exchange.headers.get(b"authorization", b"")
         return tokens.roles_of(given.removeprefix(b"Bearer ")) if given.startswith(b"Bearer ") else frozenset()
 
-    async def _get(self, exchange: Exchange) -> Answer | Response:
-        """Answer what is not posted."""
-        is_key = exchange.path.startswith("/models/")
-        answer = self._delete_model if is_key else self._routes.get(exchange.path)
-        methods = ("DELETE",) if is_key else _READING
-        if answer is None:
-            raise Refused(404, "there is nothing under this path; GET /docs says what there is", stays=True)
-        if exchange.scope["method"] not in methods:
-            raise Refused(405, f"this path takes {methods[0]}", ((b"allow", ", ".join(methods).encode()),), stays=True)
-        return await answer(exchange)
-
     async def _post(self, exchange: Exchange) -> Answer:
         """Answer what is posted, if there is a place for it."""
-        path, limits, key = exchange.path, self.limits, None if self._key is None else self._key_of(exchange)
+        path, limits, key = exchange.path, self.limits, None if self._key is None else exchange.parameter(self._key)
         running = self._running[key] = self._running.get(key, 0) + 1
         self._n_running += 1
         try:
             if self._n_running > limits.requests or (self._key is not None and running > limits.requests - self._n_running + 1):
                 raise self._no_place(running)
             if path == "/rank" or path == "/learn":
-                body = await exchange.body(limits.body, limits.seconds, _QUERY)
+                body = await exchange.body(limits.body, limits.seconds, QUERY)
                 kinds, single = None if self._tokens is None else kinds_of(exchange.roles), self.models.single
                 return await (self.models.answer(key, body, kinds) if single is None else single.answer(body, kinds))
-            with self._place_of_file() if path in ("/model", "/model/rollback") else nullcontext():
-                return await self._answer(exchange, key)
+            return await self._paths.change(exchange)
         finally:
             self._n_running -= 1
             self._running[key] -= 1
@@ -291,108 +377,3 @@ class RankingApp:
         if self._n_running > self.limits.requests:
             return Refused(503, f"{self.limits.requests} requests are being answered already")
         return Refused(503, f"query parameter {self._key}: {running - 1} of its requests are under way")
-
-    async def _answer(self, exchange: Exchange, key: str | None) -> Answer:
-        limits, path = self.limits, exchange.path
-        if path == "/model":
-            body = await exchange.body(limits.model, self._seconds_for_a_file, (b"application/octet-stream",))
-        elif path in _OF_QUERIES:
-            body = await exchange.body(limits.body, limits.seconds, _QUERY)
-        else:
-            body = await exchange.body(limits.body, limits.seconds)
-        model = await self._model(exchange)
-        if path == "/explain":
-            return model.explain(body)
-        return model.refusal or await _CHANGES[path](model, body)
-
-    @property
-    def _seconds_for_a_file(self) -> float:
-        """The time limit of a model: the limit of a request, in proportion to its size."""
-        return self.limits.seconds * self.limits.model / self.limits.body
-
-    @contextmanager
-    def _place_of_file(self) -> Iterator[None]:
-        """A place for a whole model that is sent or received. Raises Refused if all are taken."""
-        if self._n_files >= self.limits.files:
-            raise Refused(429, f"{self.limits.files} models are being sent or received already", ((b"retry-after", b"1"),))
-        self._n_files += 1
-        try:
-            yield
-        finally:
-            self._n_files -= 1
-
-    def _key_of(self, exchange: Exchange) -> str | None:
-        return None if self._key is None else QueryParams(exchange.scope["query_string"]).get(self._key)
-
-    async def _model(self, exchange: Exchange) -> ServedModel:
-        """The model that a request is about. Raises KeyRefused if the key has none."""
-        return await self.models.get(self._key_of(exchange), may_make=False)
-
-    async def _get_page(self, exchange: Exchange) -> Response:
-        return HTMLResponse(self._page, headers=PAGE_HEADERS)
-
-    async def _get_stats(self, exchange: Exchange) -> Answer:
-        return 200, (await self._model(exchange)).figures()
-
-    async def _get_curves(self, n: int, exchange: Exchange) -> Answer:
-        ranker = curves.copied((await self._model(exchange)).durable.service.model)
-        return 200, await asyncio.to_thread(curves.curves_of, ranker, n)
-
-    async def _get_model(self, exchange: Exchange) -> Response:
-        model = await self._model(exchange)
-        version, model.read_until = f'"{model.version}"', math.inf
-        if exchange.headers.get(b"if-none-match") == version.encode():
-            return Response(status_code=304, headers={"ETag": version})
-        headers = {"Content-Disposition": 'attachment; filename="model.npz"', "ETag": version}
-        # It keeps its place until it is sent.
-        with ExitStack() as place:
-            place.enter_context(self._place_of_file())
-            content = model.model_file()
-            headers["Content-Length"] = str(len(content))
-            return Parts(cut(content), "application/octet-stream", headers, place.pop_all().close, self._seconds_for_a_file)
-
-    async def _delete_model(self, exchange: Exchange) -> Answer:
-        if self._key is None:
-            raise Refused(404, "this server has one model only, which goes with its folder")
-        await self.models.delete(exchange.path.removeprefix("/models/"))
-        return 200, {"deleted": True}
-
-    async def _get_events(self, exchange: Exchange) -> Response:
-        await self._model(exchange)
-        return self._pages.events(self.models, self._key_of(exchange), self._stopping, self.limits.streams)
-
-    async def _get_metrics(self, exchange: Exchange) -> Response:
-        return PlainTextResponse(self.figures.text(), media_type=self.figures.content_type)
-
-    async def _get_health(self, exchange: Exchange) -> Answer:
-        """Whether the service works, so that no restart is needed."""
-        return _status(not self._has_failed())
-
-    async def _get_readiness(self, exchange: Exchange) -> Answer:
-        """Whether requests should be sent here, whether the disk is full, and whether stored times lie ahead of the clock."""
-        ahead, models = self.models.seconds_ahead, self.models.open_models.values()
-        found = {"seconds_ahead": round(ahead, 3), "remedy": _REMEDY_OF_TIMES} if ahead else {}
-        if full := [str(model.commits.full) for model in models if model.commits.full is not None]:
-            found["disk_full"] = full[0]
-        if why := self.models.why_not_ready:
-            found["error"] = why
-        return _status(not self._has_failed() and not self._stopping.is_set() and not why, found)
-
-    def _has_failed(self) -> bool:
-        return any(model.commits.failure is not None for model in self.models.open_models.values())
-
-    async def _get_openapi(self, exchange: Exchange) -> Answer:
-        return 200, self._description
-
-    async def _get_docs(self, exchange: Exchange) -> Response:
-        return HTMLResponse(description_page(self._description), headers=PAGE_HEADERS)
-
-
-def _types_of_features(service: RankingService) -> tuple[str, ...]:
-    """The JSON types of features that a service takes."""
-    texts = ("string", "array") if abilities_of(service.model).takes_documents else ()
-    return ("number", "boolean", *texts, "null")
-
-
-def _status(is_well: bool, more: dict[str, Any] | None = None) -> Answer:
-    return 200 if is_well else 503, {"ok": is_well, **(more or {})}

@@ -1,8 +1,10 @@
 """Checks that the service in a folder is the one to start: limits may change, the model only on request."""
 
+import warnings
 from typing import Any
 
 from online_rank.serving.protocol import RankingService
+from online_rank.storage.earlier import as_begun
 from online_rank.storage.folder import CheckpointError
 from online_rank.storage.tree import settings_of
 
@@ -39,7 +41,11 @@ def go_on(kept: RankingService, given: RankingService, store: str, replace_model
             "wait; without a MODEL the one in the folder is used"
         )
     elif given.origin is None and kept.origin is None and kept._promoted is None:
-        other += differences(settings_of(kept.model), settings_of(given.model))
+        begun = settings_of(kept.model)
+        settings, told = as_begun(begun, settings_of(given.model))
+        other += differences(begun, settings)
+        for line in told:
+            warnings.warn(f"{store}: {line}; a service in an empty folder begins with it", stacklevel=5)
     if other:
         raise CheckpointError(f"{store} holds the state of a service with other options: {'; '.join(other)}")
     limits = {name: getattr(given, name) for name in _LIMITS}

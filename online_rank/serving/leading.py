@@ -8,14 +8,12 @@ from typing import Any
 
 from starlette.routing import Router
 
-from online_rank.serving.asgi import Exchange, Limits, Message, Receive, Scope, Send
-from online_rank.serving.http import RankingApp
+from online_rank.serving.asgi import ANOTHER_LEADS, Limits, Message, Receive, Scope, Send
+from online_rank.serving.http import Exchange, RankingApp
 from online_rank.storage.folder import FolderInUse
 
 _log = logging.getLogger("online_rank.serving")
 
-#: What servers answer that wait while another one leads.
-ANOTHER_LEADS = "another server leads"
 #: The header of answers with the epoch in which their server leads.
 EPOCH = b"online-rank-epoch"
 #: Seconds between two tries to lead, and between two looks whether this server still does.

@@ -1,23 +1,26 @@
 """A service learns queries: those that wait for feedback, found by their id, and those that somebody else ranked."""
 
+import contextvars
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import UNSET
 
 from online_rank.base import abilities_of, learn_within, ranker_of, steps_of
-from online_rank.base.growth import growth_limited
+from online_rank.base.growth import GROWTH
 from online_rank.base.undo import all_or_nothing
 from online_rank.feedback import Clicks, Impression
-from online_rank.intervals.losses import add_losses, served_loss, served_losses
 from online_rank.limits import CELLS_A_BYTE, MAX_GROWTH
+from online_rank.measures.learned import served_losses
 from online_rank.preprocessing.history import AT, PLACES
 from online_rank.query import Block, as_grades
 from online_rank.query.blocks import with_feedback
 from online_rank.serving import messages
 from online_rank.serving.challenge import ASSUMED, drafted_by_challenge, seen_by
 from online_rank.serving.kinds.clicks import NOT_CLICKS
+from online_rank.serving.kinds.displayed import OfDisplayed
 from online_rank.serving.outcomes import Outcome, Reply, UnknownQuery
 from online_rank.serving.queries import arranged, as_served, drawn_as, query_of, require_few_pairs, require_known
 from online_rank.serving.reading import NO_EVIDENCE, Evidence, digest_of, read, request_of
@@ -61,12 +64,12 @@ def learn(
     state: ServiceState, message: messages.Feedback, request: bytes, at: float | None, evidence: Evidence = NO_EVIDENCE
 ) -> Reply:
     """Learn a query from the first feedback that comes for it, at a time, if the model asks for one. Raises ValueError."""
-    feedback, ungraded = message.feedback()
-    displayed = message.as_displayed() if message.may_display else None
-    query_id, digest = (
-        state._pending.meant(message.id, () if displayed else feedback, state.known_documents),
-        digest_of(message),
-    )
+    (feedback, ungraded), query_id = message.feedback, message.id
+    ungraded = None if ungraded is UNSET else ungraded
+    displayed = message.as_displayed() if isinstance(message, OfDisplayed) else None
+    if query_id in state._pending.paged:
+        query_id = state.meant(query_id, () if displayed else feedback)
+    digest = digest_of(message)
     if (before := state.learned_as(query_id)) is not None:
         return _came_again(state, query_id, before, digest)
     found = state._pending._queries.get(query_id)
@@ -94,10 +97,11 @@ def teach(
     n_bytes: int | None,
 ) -> Reply:
     """Learn a query that somebody else has ranked, from its documents and their grades; `n_bytes` as for `query_of`."""
-    query_id, digest = message.id, digest_of(message)
+    (grades, ungraded), query_id = message.feedback, message.id
+    ungraded = None if ungraded is UNSET else ungraded
+    digest = digest_of(message)
     if (before := state.learned_as(query_id)) is not None:
         return _came_again(state, query_id, before, digest)
-    grades, ungraded = message.feedback()
     query = query_of(state.needs, message, grades if ungraded == "skip" else None, n_bytes=n_bytes)
     if n_bytes is not None and state.draws:
         require_few_pairs(query, n_bytes)
@@ -108,14 +112,14 @@ def teach(
         if (fitted := state.fitted(query)) is None:
             raise
         query, scores = fitted, state.model.predict_one(_at_time(state.model, fitted, at))
-    loss = served_loss(state._target, [*scores.values()], y)
+    lost = served_losses(state._target, np.array([*scores.values()]), y, query.offsets).item() if len(y) else math.nan
     number = state._pending.number(query_id)
     gone = () if number is None else (number,)
     outcome = Outcome(("teach", query_id, at, evidence.day), feedback=request, gone=gone, digest=digest)
     if evidence.keys and state.is_limited(evidence):
         answer = {"id": query_id, "learned": False, "limited": True}
         return forget_query(state, query_id, "limited", Reply(answer, outcome, learned=True), digest)
-    reply = Reply({"id": query_id, "learned": True, "loss": loss or 0.0}, outcome, learned=True)
+    reply = Reply({"id": query_id, "learned": True, "loss": 0.0 if math.isnan(lost) else lost}, outcome, learned=True)
     with _changing(state, query) as changes:
         whose = None if state.challenge is None else state.takes_share(changes, evidence)
         if state.challenge is not None and whose is None:
@@ -230,19 +234,16 @@ def _learn_grades(state: ServiceState, changes: all_or_nothing, due: Due, grades
     grades, y = _graded(grades, ungraded, query)
     by = np.array(scores)
     lost = served_losses(state._target, by, y, query.offsets).item() if len(y) else math.nan
-    loss, account = None if math.isnan(lost) else lost, state._served
-    if loss is not None:
-        account = account.copy()
-        add_losses(account, (loss,))
+    loss = None if math.isnan(lost) else lost
     whose = None if state.challenge is None else _whose(state, changes, due)
     _learn_once(state, query, y, by if state.learn_served else None, at, changes, len(text), whose)
-    state._served, state._unmeasured = account, [*state._unmeasured, (scores, y.tolist())]
+    state._unmeasured = [*state._unmeasured, (scores, y.tolist(), loss)]
     asked = asked_as(query_id) if type(query_id) is str and query_id.startswith(MARK) else query_id
     answer = {"id": asked, "learned": True, "loss": loss or 0.0}
     if state.challenge is not None and whose is None:
         answer["assumed"] = ASSUMED
     known: Any = dict(zip(query.ids or (), scores, strict=True))
-    return Reply(answer, outcome, True, None, grades, known, loss, account)
+    return Reply(answer, outcome, True, None, grades, known, loss)
 
 
 def _whose(state: ServiceState, changes: all_or_nothing, due: Due) -> bool | None:
@@ -254,12 +255,17 @@ def _whose(state: ServiceState, changes: all_or_nothing, due: Due) -> bool | Non
 
 def _graded(grades: dict[Any, Any], ungraded: Any, query: Block) -> tuple[dict[Any, Any], np.ndarray]:
     """The grades of all documents of a query, as a request gives them, and in order. Raises ValueError."""
+    ids = query.ids or ()
     if ungraded is not None:
-        grades = dict.fromkeys(query.ids or (), 0) | grades
+        grades = dict.fromkeys(ids, 0) | grades
+    if len(grades) == len(ids) and all(map(grades.__contains__, ids)):
+        y = np.array([*map(grades.__getitem__, ids)])
+        if y.dtype == np.int64:  # As the decoder has checked them.
+            return grades, y
     try:
         return grades, as_grades(grades, query.n_documents, query.ids)
     except ValueError as error:
-        is_missing = any(name not in grades for name in query.ids or ())
+        is_missing = any(name not in grades for name in ids)
         raise ValueError(f"{error}; requests have 'ungraded'" if is_missing else str(error)) from None
 
 
@@ -344,7 +350,9 @@ def _learn_once(
     drafted = clicked and drafted_by_challenge(y)
     if challenge is not None and not clicked:
         challenge.compare(state._target, state.model, query, y, whose)
-    within = growth_limited(MAX_GROWTH + CELLS_A_BYTE * n_bytes)
+    # As `growth_limited`. The limit ends with the context: one that stayed would refuse what others learn.
+    within = contextvars.copy_context()
+    within.run(GROWTH.set, GROWTH.get() or [MAX_GROWTH + CELLS_A_BYTE * n_bytes])
     if not drafted:
         learned = with_feedback(query, (y,) if clicked else y, served=served)
         if at is not None or learned.context is not None:

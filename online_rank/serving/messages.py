@@ -4,6 +4,7 @@ A request is of the kind whose fields it has (`online_rank.serving.reading`). Ki
 (`online_rank.serving.kinds`). Answers are dicts of the types below.
 """
 
+import operator
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, NotRequired, TypedDict
 
@@ -68,6 +69,8 @@ Time = Annotated[
         "text in ISO 8601, in UTC without a zone; without it, the time of its arrival"
     ),
 ]
+#: What is learned at once of messages with grades, and what becomes of other documents. Read without a call in Python.
+GIVEN_GRADES = property(operator.attrgetter("grades", "ungraded"))
 _Meta = Annotated[Any, about("anything; it is answered as it came, and is never a feature")]
 _Cmd = Annotated[Literal["stats", "save"], about("`stats` answers counts and figures, `save` writes a checkpoint")]
 _Entry = Annotated[dict[str, str | Int64 | bool], Meta(min_length=1, max_length=1)]
@@ -133,9 +136,7 @@ class Teach(Query, kw_only=True):
     session: Whose | UnsetType = UNSET
     user: Whose | UnsetType = UNSET
 
-    def feedback(self) -> tuple[dict[str, int], int | str | None]:
-        """The grades, and what becomes of documents without a grade, if it says that."""
-        return self.grades, None if self.ungraded is UNSET else self.ungraded
+    feedback = GIVEN_GRADES
 
 
 class Feedback(Message, kw_only=True):
@@ -145,31 +146,23 @@ class Feedback(Message, kw_only=True):
     example: ClassVar[dict[str, Any]]
     #: Whether it is clicks on a list that was drawn, rather than grades.
     is_clicks: ClassVar[bool] = False
-    #: Whether it may say which documents were displayed (`as_displayed`).
-    may_display: ClassVar[bool] = False
 
     ts: Time | UnsetType = UNSET
     session: Whose | UnsetType = UNSET
     user: Whose | UnsetType = UNSET
 
     @property
-    def kind(self) -> str:
-        """The kind under which a window keeps it, next to others; the empty one is a grade, which replaces all others."""
-        return ""
-
-    def feedback(self) -> tuple[Any, int | str | None]:
+    def feedback(self) -> tuple[Any, int | str | UnsetType | None]:
         """What is learned at once: `{document: grade}`, or the clicks; and what becomes of other documents, if it says that.
 
         Raises ValueError if it cannot be learned at once.
         """
         raise NotImplementedError
 
-    def as_displayed(self) -> list[str] | None:
-        """The documents as the client displayed them, if it says so. Raises ValueError for what cannot be displayed."""
-        return None
+    def given(self, plan: FeedbackPlan, draws: bool) -> tuple[str, dict[str, float]]:
+        """What it gives to documents over a window: the kind under which it is kept, next to others, and `{document: value}`.
 
-    def given(self, plan: FeedbackPlan, draws: bool) -> dict[str, float]:
-        """What it gives to documents over a window, `{document: value}`.
+        The kind `plan.GRADE` replaces all others.
 
         Raises ValueError for what the service cannot learn from, which `draws` lists or does not.
         """

@@ -14,8 +14,8 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.utils import floatToGoString
 
 from online_rank.serving.clock import CLOCK
-from online_rank.serving.models import Models
-from online_rank.serving.served import ServedModel
+from online_rank.serving.readers import AnyModels
+from online_rank.serving.served import ServedModel, seconds_ahead
 
 _BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 #: Seconds between two measurements of the delay of the event loop.
@@ -68,7 +68,7 @@ class Figures:
 
     content_type = CONTENT_TYPE_LATEST
 
-    def __init__(self, models: Models, paths: set[str]) -> None:
+    def __init__(self, models: AnyModels, paths: set[str]) -> None:
         self._paths = frozenset(paths)
         self._registry = CollectorRegistry()
         #: Path, status and seconds of requests that were answered, and are not counted yet (`count`).
@@ -131,10 +131,9 @@ class Figures:
         yield from self._models.gauges()
         yield "pending", "Queries that wait for feedback", sum(model.durable.service.n_waiting for model in models)
         yield "models", "Models in memory", len(models)
-        yield "keys", "Keys that have a model, in memory or not", self._models.n_keys
         yield "journal_bytes", "Size of the journals", sum(model.durable.journal_bytes or 0 for model in models)
         text = "By how many seconds stored times lie ahead of the clock, beyond what is accepted of requests"
-        yield "seconds_ahead", text, self._models.seconds_ahead
+        yield "seconds_ahead", text, seconds_ahead(models)
         text = "By how many seconds the system clock was set forward since the process began; negative: back"
         yield "clock_step_seconds", text, CLOCK.step
         stopped = sum(not model.commits.is_working for model in models)

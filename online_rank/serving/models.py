@@ -4,8 +4,9 @@ import asyncio
 import collections
 import contextlib
 import logging
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Coroutine, Iterator
 from pathlib import Path
+from typing import Any
 
 from online_rank import arguments
 from online_rank.serving.durable import DurableService
@@ -74,6 +75,8 @@ class Models:
 
     #: The single model, if it is here for as long as these are; otherwise `answer` finds one.
     single: ServedModel | None = None
+    #: Why requests should go elsewhere; empty if they should not.
+    why_not_ready = ""
 
     def __init__(
         self,
@@ -144,11 +147,6 @@ class Models:
         """Number of keys that have a model, in memory or on the disk."""
         return len(self._keys.names) if self.by_key else 0
 
-    @property
-    def seconds_ahead(self) -> float:
-        """By how many seconds times that models in memory have stored lie ahead of the clock."""
-        return max((model.seconds_ahead for model in self.open_models.values()), default=0.0)
-
     def example(self) -> RankingService:
         """A service with the settings of all: the single one, or a new one."""
         return self._make() if self.by_key else self.open_models[""].durable.service
@@ -161,14 +159,9 @@ class Models:
             total.update(model.counts())
         return total
 
-    @property
-    def why_not_ready(self) -> str:
-        """Why requests should go elsewhere; empty if they should not."""
-        return ""
-
     def gauges(self) -> Iterator[tuple[str, str, float]]:
-        """Name, description and value of further gauges."""
-        yield from ()
+        """Name, description and value of the gauges that are not of single models."""
+        yield "keys", "Keys that have a model, in memory or not", self.n_keys
 
     async def answer(self, key: str | None, request: bytes, kinds: Collection[str] | None = None) -> Answer:
         """Answer a request to the model of a key (`ServedModel.answer`). A request that a new model would refuse creates no
@@ -239,9 +232,9 @@ class Models:
             raise KeyRefused(503, "the model of this key cannot be deleted; the server's log says why") from None
         self._n_deleted += 1
 
-    async def watch_the_disk(self) -> None:
+    async def _watch_the_disk(self) -> None:
         """Count what the folders of keys take, and delete keys that were not used for too long, as long as this runs."""
-        while self._is_swept:
+        while True:
             await asyncio.sleep(_SECONDS_BETWEEN_SWEEPS if self._ttl is None else min(_SECONDS_BETWEEN_SWEEPS, self._ttl / 4.0))
             await self.sweep()
 
@@ -278,27 +271,25 @@ class Models:
         return True
 
     @property
-    def needs_time(self) -> bool:
-        """Whether something happens when no requests come (`watch_the_clock`, `watch_the_disk`, `watch_the_days`)."""
-        return self._idle is not None or self._is_swept or bool(self._n_snapshots)
-
-    @property
-    def _is_swept(self) -> bool:
-        return self.by_key and (self._ttl is not None or self._max_bytes is not None)
+    def watches(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
+        """What happens when no requests come, as long as each of these runs."""
+        is_swept = self.by_key and (self._ttl is not None or self._max_bytes is not None)
+        needed = {self._watch_the_clock: self._idle, self._watch_the_disk: is_swept, self._watch_the_days: self._n_snapshots}
+        return [watch for watch, is_needed in needed.items() if is_needed]
 
     async def begin(self) -> None:
-        """What has to be done before the server listens."""
+        """Nothing has to be done before the server listens."""
 
-    async def watch_the_clock(self) -> None:
+    async def _watch_the_clock(self) -> None:
         """Let time pass for the models in memory, once a second, as long as this runs."""
-        while self._idle is not None:
-            await asyncio.sleep(min(1.0, self._idle))
+        while True:
+            await asyncio.sleep(min(1.0, self._idle or 1.0))
             for model in [*self.open_models.values()]:
                 model.let_time_pass()
 
-    async def watch_the_days(self) -> None:
+    async def _watch_the_days(self) -> None:
         """Keep the models in memory with which each day begins, as long as this runs."""
-        while self._n_snapshots:
+        while True:
             for model in [*self.open_models.values()]:
                 await keep_snapshot(model)
             await asyncio.sleep(_SECONDS_BETWEEN_SWEEPS)

@@ -13,7 +13,7 @@ import numpy as np
 from online_rank.base import ranker_of, serving_ranker
 from online_rank.feedback import Clicks, PositionBias
 from online_rank.intervals import LossInterval
-from online_rank.intervals.losses import checked_sums, running_sums
+from online_rank.intervals.losses import running_sums
 from online_rank.measures.learned import AnyMeasure
 from online_rank.measures.learned import measure as parse_measure
 from online_rank.rankers.shapes import has_shapes
@@ -67,7 +67,7 @@ class Monitor:
 
         self._measure = parse_measure(measure) if isinstance(measure, str) else measure
         #: Number, sum and variation of the losses that were counted (`LossInterval`).
-        self._sums = checked_sums(sums, (3,))
+        self._sums = LossInterval(sums).sums
         self._is_settled = bool(self._sums[0])
         self._kind = "clicks" if clicks and not self._is_settled else "grades"
         self._drifts: deque[int] = deque(maxlen=_MAX_MARKS)
@@ -75,8 +75,7 @@ class Monitor:
         self.decisions: deque[tuple[float, str]] = deque(maxlen=_SHOWN_DECISIONS)
         self._n_drifts = 0
         self.version = 0
-        #: Kinds and losses of feedback that was learned and is not counted yet, each with its list of clicks, or else with the
-        #: service's account of losses after it.
+        #: Kinds and losses of feedback that was learned and is not counted yet, each with its list of clicks, or None.
         self.waiting: list[tuple[str, float, Any]] = []
         self._course, self._certified = Course(), Course()
         self._n_certified = 0
@@ -134,7 +133,7 @@ class Monitor:
         if is_clicks:
             self.waiting.append(("clicks", _loss_of(reply.feedback), reply.feedback))
         elif reply.loss is not None:
-            self.waiting.append(("grades", reply.loss, reply.account))
+            self.waiting.append(("grades", reply.loss, None))
         if len(self.waiting) >= MOST_WAITING:
             self._take(model)
         if before is not None and (is_clicks or reply.served is not None):
@@ -189,12 +188,8 @@ class Monitor:
         waiting, self.waiting = self.waiting, []
         if waiting and not self._is_settled:
             self._kind, self._is_settled = waiting[0][0], True
-        counted = [(loss, more) for kind, loss, more in waiting if kind == self._kind]
-        if self._kind == "grades":
-            sums = [account for _, account in counted]
-        else:
-            sums = [*running_sums(self._sums, np.array([loss for loss, _ in counted]))[1:]]
-        for (loss, _), row in zip(counted, sums, strict=True):
+        counted = [loss for kind, loss, _ in waiting if kind == self._kind]
+        for loss, row in zip(counted, running_sums(self._sums, np.array(counted))[1:], strict=True):
             self._follow(loss, row)
         for kind, _, clicks in waiting:
             if kind == "clicks":

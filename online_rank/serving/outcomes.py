@@ -66,8 +66,6 @@ class Reply(NamedTuple):
         The scores with which the graded documents were ranked.
     loss
         The loss of that ranking; None without grades, or if there was nothing to rank.
-    account
-        With a loss, the service's account of losses after it: their number, sum and variation (3,).
     closed
         Replies for what happened at the same time: queries learned because their windows have ended, a promotion.
     docs
@@ -89,7 +87,6 @@ class Reply(NamedTuple):
     feedback: Clicks | dict[str, Any] | None = None
     served: dict[str, float] | None = None
     loss: float | None = None
-    account: Any = None
     closed: Sequence[Any] = ()  # of `Reply`; API pages cannot resolve a class that refers to itself
     promoted: str = ""
     docs: Any = None

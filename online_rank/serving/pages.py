@@ -11,7 +11,8 @@ from typing import Any
 from starlette.responses import StreamingResponse
 
 from online_rank.serving.asgi import Refused
-from online_rank.serving.models import KeyRefused, Models
+from online_rank.serving.models import KeyRefused
+from online_rank.serving.readers import AnyModels
 from online_rank.serving.served import ServedModel
 
 #: Allows only the page itself, and the server it came from.
@@ -33,7 +34,7 @@ class OpenPages:
         self.n_open = 0
         self._snapshots: weakref.WeakKeyDictionary[ServedModel, tuple[int, str]] = weakref.WeakKeyDictionary()
 
-    def events(self, models: Models, key: str | None, stopping: asyncio.Event, most: int) -> "Parts":
+    def events(self, models: AnyModels, key: str | None, stopping: asyncio.Event, most: int) -> "Parts":
         """The events of one more page, until the server is stopping. Raises Refused if `most` are open already."""
         if self.n_open >= most:
             raise Refused(503, f"{self.n_open} pages are open already")
@@ -44,7 +45,7 @@ class OpenPages:
     def _closed(self) -> None:
         self.n_open -= 1
 
-    async def _events(self, models: Models, key: str | None, stopping: asyncio.Event) -> AsyncIterator[str]:
+    async def _events(self, models: AnyModels, key: str | None, stopping: asyncio.Event) -> AsyncIterator[str]:
         """A snapshot per second while something happens, and comments in between, so that a closed page is noticed."""
         last, quiet = None, 0
         try:

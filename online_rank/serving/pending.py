@@ -317,19 +317,6 @@ class PendingQueries(WaitingQueries):
                 self._given.pop(query_id, None)
                 self._ungraded.pop(query_id, None)
 
-    def leave(self, changes: all_or_nothing, query_id: Hashable) -> None:
-        """The query under an id, if one waits, waits no longer; `changes` undo it.
-
-        The last of the changes: what was given to it comes back at the end if it is undone.
-        """
-        if query_id in self._queries:
-            changes.include_entries(self._queries, [query_id], sort=True)
-            self._n_bytes -= self._queries.pop(query_id)[1]
-            for entries in (self._given, self._ungraded):
-                if query_id in entries:
-                    changes.include_entries(entries, [query_id])
-                    del entries[query_id]
-
     def forget(self, query_ids: Iterable[Hashable]) -> None:
         """Some queries wait no longer, and early feedback is gone."""
         gone = {*query_ids}

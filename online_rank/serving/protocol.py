@@ -177,6 +177,7 @@ class RankingService(ServiceState):
         The change, which a journal must record.
         """
         outcome = Outcome(("replace",), feedback=content)
+        self.measure_served()
         with all_or_nothing(self):
             replaced = self.model
             self.replace_model(model, self.origin)

@@ -146,7 +146,8 @@ def require_known(given: Any, documents: Any, which: str = "of the query") -> No
 
 def require_moderate(model: Any, query: Block, n_bytes: int, parts: Iterable[Any] | None = None) -> None:
     """Raise ValueError if a step would turn the documents of a query into a much larger array; `parts` are known steps."""
-    n, n_features = query.n_documents, len(query.names) if query.names is not None else _n_features(query)
+    n = query.n_documents if query.ids is None else len(query.ids)
+    n_features = len(query.names) if query.names is not None else _n_features(query)
     known, kept, given, more = 0, 0, n_features, 2
     for step in parts_of(model) if parts is None else parts:
         known = max(known, getattr(step, "n_features", None) or 0)

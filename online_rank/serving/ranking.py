@@ -166,7 +166,7 @@ def waits(
 
 def room_for(state: ServiceState, query: Block, text: str) -> int:
     """About the bytes that a query takes while it waits. Raises ValueError if it takes too much."""
-    size = _ENTRY + len(text) * (1 if text.isascii() else 4) + _DOCUMENT * query.n_documents
+    size = _ENTRY + len(text) * (1 if text.isascii() else 4) + _DOCUMENT * len(query.ids or ())
     if size > state._pending.max_bytes:
         state._pending.require_room(size)
     return size

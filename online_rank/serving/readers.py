@@ -8,16 +8,16 @@ import logging
 import re
 import time
 import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
 from online_rank._kernels.ahead.trust import Distrusted, read_own
 from online_rank.base import abilities_of, ranker_of
 from online_rank.base.undo import all_or_nothing
+from online_rank.serving.asgi import ANOTHER_LEADS
 from online_rank.serving.durable import DurableService
 from online_rank.serving.elsewhere import message_of
-from online_rank.serving.leading import ANOTHER_LEADS
 from online_rank.serving.messages import BINARY, BINARY_BEGINS, Rank
 from online_rank.serving.models import KeyRefused, Models, required
 from online_rank.serving.outbox import PATIENCE, Outbox
@@ -25,6 +25,7 @@ from online_rank.serving.protocol import RankingService, other_kind
 from online_rank.serving.reading import RequestError, read
 from online_rank.serving.replacing import tried
 from online_rank.serving.served import Answer, ServedModel, answered
+from online_rank.serving.service_state import leave
 from online_rank.storage.files import ModelFileError, from_bytes, write_atomically
 from online_rank.support.lazy import needs
 
@@ -69,7 +70,7 @@ class _ReadModel(ServedModel):
         self.etag = etag
 
 
-class ReaderModels(Models):
+class ReaderModels:
     """The models of a reader: they rank here, and what they ranked, with the feedback on it, goes to the learner.
 
     Parameters
@@ -88,9 +89,8 @@ class ReaderModels(Models):
         Most models in memory.
     """
 
-    #: It keeps no folders.
-    _ttl = _max_bytes = None
-    _n_snapshots = 0
+    #: Requests find their model, which others replace.
+    single = None
 
     def __init__(
         self,
@@ -104,7 +104,8 @@ class ReaderModels(Models):
     ) -> None:
         with needs("a reader", "serve,client"):
             import httpx
-        self.open_models = {}
+        #: The models in memory, by key, the most recently used last.
+        self.open_models: dict[str, ServedModel] = {}
         self.by_key, self._key, self._learner = key is not None, key, learner.rstrip("/")
         self._max_open = max_open
         #: Nobody answers, or somebody who is no learner.
@@ -125,9 +126,9 @@ class ReaderModels(Models):
         self.outbox = Outbox(lambda key, body: self._posted("/ranked", key, body))
 
     @property
-    def needs_time(self) -> bool:
-        """Models are read, and rankings sent, when no requests come."""
-        return True
+    def watches(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
+        """What happens when no requests come, as long as each of these runs."""
+        return [self._follow, self.outbox.send_all]
 
     @property
     def why_not_ready(self) -> str:
@@ -137,11 +138,6 @@ class ReaderModels(Models):
         # Several servers may have the learner's name, and one of them leads.
         is_led = self._waits_since is None or time.monotonic() - self._waits_since < _MOST_WITHOUT_LEAD
         return "" if is_led else f"{ANOTHER_LEADS} than the learner of this reader, {self._learner}"
-
-    @property
-    def n_keys(self) -> int:
-        """Number of keys whose models are here."""
-        return len(self.open_models)
 
     def example(self) -> RankingService:
         """A service with the settings of all. Raises KeyRefused while there is none."""
@@ -159,7 +155,8 @@ class ReaderModels(Models):
         return total
 
     def gauges(self) -> Iterator[tuple[str, str, float]]:
-        """Name, description and value of the gauges of a reader."""
+        """Name, description and value of the gauges that are not of single models."""
+        yield "keys", "Keys that have a model, in memory or not", len(self.open_models)
         yield "queue_bytes", "Size of the rankings that wait to be sent to the learner", self.outbox.n_bytes
         since = [time.monotonic() - each.checked for each in self.open_models.values() if isinstance(each, _ReadModel)]
         yield "seconds_behind", "Since when the learner may have another model", max(since, default=0.0)
@@ -188,7 +185,7 @@ class ReaderModels(Models):
         reply = service.handle(request, kinds=kinds)
         if reply.outcome is not None:
             waiting = reply.outcome.waiting
-            service._pending.leave(all_or_nothing(), waiting[0])
+            leave(service._pending, all_or_nothing(), waiting[0])
             self.outbox.put(key, reply.answer["id"], message_of(reply.outcome, model.etag.strip('"')))
             model.watch(reply)
         return answered(reply)
@@ -303,22 +300,18 @@ class ReaderModels(Models):
             with contextlib.suppress(KeyRefused):
                 await self.get(None)
 
-    async def watch_the_clock(self) -> None:
-        """Read models that have changed, once a second, and send what was ranked, as long as this runs."""
-        sending = asyncio.create_task(self.outbox.send_all())
-        try:
-            while True:
-                for key in [*self.open_models] or ([] if self.by_key else [""]):
-                    try:
-                        async with self._reading:
-                            await self._read(key)
-                    except KeyRefused:
-                        pass
-                    except Exception:  # The next look comes all the same.
-                        _log.exception("the learner's model cannot be looked at")
-                await asyncio.sleep(_BETWEEN_LOOKS if self._waits_since is None else _BETWEEN_TRIES)
-        finally:
-            sending.cancel()
+    async def _follow(self) -> None:
+        """Read models that have changed, once a second, as long as this runs."""
+        while True:
+            for key in [*self.open_models] or ([] if self.by_key else [""]):
+                try:
+                    async with self._reading:
+                        await self._read(key)
+                except KeyRefused:
+                    pass
+                except Exception:  # The next look comes all the same.
+                    _log.exception("the learner's model cannot be looked at")
+            await asyncio.sleep(_BETWEEN_LOOKS if self._waits_since is None else _BETWEEN_TRIES)
 
     async def close(self) -> None:
         """Send what waits, if the learner takes it soon, and close the connections."""
@@ -361,6 +354,10 @@ class ReaderModels(Models):
             return _AWAY
         # The client's token was accepted here.
         return (503, {"error": _OTHER_TOKEN}) if status in _NO_TOKEN else (status, answer)
+
+
+#: The models of a server: its own, or the models of a learner.
+AnyModels = Models | ReaderModels
 
 
 def _file(key: str) -> str:

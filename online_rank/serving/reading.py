@@ -313,7 +313,8 @@ def digest_of(message: Any) -> int:
     >>> digest_of(read(b'{"id": 1, "grades": {"a": 0, "b": 1}}')) == digest_of(repeated)
     True
     """
-    return zlib.crc32(_SORTED.encode(message.feedback()))
+    feedback, ungraded = message.feedback
+    return zlib.crc32(_SORTED.encode((feedback, None if ungraded is UNSET else ungraded)))
 
 
 class Evidence(NamedTuple):

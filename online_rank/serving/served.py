@@ -7,7 +7,7 @@ import functools
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Any, Concatenate, ParamSpec
 
 from online_rank.base.anatomy import learned_measure
@@ -99,7 +99,7 @@ class ServedModel:
         self._arrival = asyncio.Event()
         self.kept = KeptModels(durable.store, snapshots)
         # It continues the service's account of losses, which outlives the process.
-        self.monitor = Monitor(learned_measure(service.model), service._served, clicks=service.draws)
+        self.monitor = Monitor(learned_measure(service.model), service.served, clicks=service.draws)
         self.inputs = self._inputs()
         self._latest_time = latest_time(service)
         if self.seconds_ahead:
@@ -219,7 +219,7 @@ class ServedModel:
         monitor, model = self.monitor, self.durable.service.model
         monitor.version += 1
         if before is None and reply.loss is not None and len(monitor.waiting) < MOST_WAITING:
-            monitor.waiting.append(("grades", reply.loss, reply.account))
+            monitor.waiting.append(("grades", reply.loss, None))
         elif reply.feedback is not None:
             monitor.learned(reply, model, before)
         for closed in reply.closed:
@@ -315,7 +315,7 @@ class ServedModel:
         self._n_models += 1
         self._latest_time = latest_time(service)
         self.inputs.serve(service.model)
-        self.monitor = Monitor(learned_measure(service.model), service._served, clicks=service.draws)
+        self.monitor = Monitor(learned_measure(service.model), service.served, clicks=service.draws)
         self.monitor.continues(watched)
 
     def forgotten(self, features: Collection[str]) -> None:
@@ -380,6 +380,11 @@ class ServedModel:
         if not self.durable.is_saved:
             self.durable.save()
         self.durable.close()
+
+
+def seconds_ahead(models: Iterable[ServedModel]) -> float:
+    """By how many seconds times that models have stored lie ahead of the clock."""
+    return max((model.seconds_ahead for model in models), default=0.0)
 
 
 def answered(reply: Reply) -> Answer:

@@ -210,6 +210,7 @@ class ServiceState(Counted):
         self.begin_challenge(self.challenge, model)
         if target != self._target:
             # Earlier losses are in another measure.
+            self.measure_served()
             self._served = np.zeros(3)
         self.model, self.origin, self._target = model, origin, target
         self._read.clear()
@@ -414,7 +415,21 @@ class ServiceState(Counted):
             self.share_of(changes, query_id)
         if query_id in pending._queries:
             self._read.pop(pending._queries[query_id][0], None)
-            pending.leave(changes, query_id)
+            leave(pending, changes, query_id)
+
+
+def leave(pending: PendingQueries, changes: all_or_nothing, query_id: Any) -> None:
+    """The query under an id, if one waits, waits no longer; `changes` undo it.
+
+    The last of the changes: what was given to it comes back at the end if it is undone.
+    """
+    if query_id in pending._queries:
+        changes.include_entries(pending._queries, [query_id], sort=True)
+        pending._n_bytes -= pending._queries.pop(query_id)[1]
+        for entries in (pending._given, pending._ungraded):
+            if query_id in entries:
+                changes.include_entries(entries, [query_id])
+                del entries[query_id]
 
 
 def _require_met(model: Any) -> None:

@@ -3,9 +3,12 @@
 import contextlib
 from typing import Any
 
+from msgspec import UNSET
+
 from online_rank.base.undo import all_or_nothing
 from online_rank.query.grades import MAX_GRADE
 from online_rank.serving.challenge import ASSUMED
+from online_rank.serving.kinds.displayed import OfDisplayed
 from online_rank.serving.learning import forget_query, learn_waiting
 from online_rank.serving.outcomes import Outcome, Reply
 from online_rank.serving.plan import GRADE, PLACE
@@ -21,7 +24,7 @@ _MOST_CLOSED = 32
 
 def gather(state: ServiceState, message: Any, request: bytes, at: float, now: float) -> Reply:
     """Take feedback that is learned when the window of its query ends; `at` may be ahead of `now`. Raises ValueError."""
-    given, pending, displayed = given_by(state, message), state._pending, message.as_displayed()
+    (kind, given), pending, displayed = given_by(state, message), state._pending, _displayed(message)
     evidence = evidence_of(message, now)
     query_id = state.meant(message.id, () if displayed else given)
     place = pending.placed(query_id, at) if state.learned_as(query_id) is None else "late"
@@ -44,37 +47,48 @@ def gather(state: ServiceState, message: Any, request: bytes, at: float, now: fl
         early["assumed"] = ASSUMED
     times = (at,) if now == at else (at, now)
     reply = Reply({"id": message.id, "accepted": True, **early}, Outcome(("feedback", *times), feedback=request), learned=True)
-    take(state, message, given, evidence, *times)
+    take(state, message, (kind, given), evidence, *times)
     return reply
 
 
-def given_by(state: ServiceState, message: Any) -> dict[Any, float]:
-    """What a message gives to documents. Raises ValueError for what this service cannot learn from."""
-    given: dict[Any, float] = message.given(state._pending.plan, state.draws)
+def _displayed(message: Any) -> list[str] | None:
+    """The documents as the client displayed them, if it says so."""
+    return message.as_displayed() if isinstance(message, OfDisplayed) else None
+
+
+def given_by(state: ServiceState, message: Any) -> tuple[str, dict[Any, float]]:
+    """What a message gives to documents, and its kind. Raises ValueError for what this service cannot learn from."""
+    kind, given = message.given(state._pending.plan, state.draws)
     for name, value in given.items():
         if value > MAX_GRADE or not (state.draws or value == int(value)):
             wanted = f"{'a number' if state.draws else 'an integer'} from 0 to {MAX_GRADE}"
             raise ValueError(f"document {name[:100]!r} is given {str(value)[:40]}; it must be {wanted}")
-    return given
+    return kind, given
 
 
 def take(
-    state: ServiceState, message: Any, given: dict[Any, float], evidence: Evidence, at: float, now: float | None = None
+    state: ServiceState,
+    message: Any,
+    given: tuple[str, dict[Any, float]],
+    evidence: Evidence,
+    at: float,
+    now: float | None = None,
 ) -> None:
     """Feedback was accepted."""
-    kind, displayed = message.kind, message.as_displayed()
-    ungraded = message.feedback()[1] if kind == GRADE else None
-    query_id = state.meant(message.id, () if displayed else given)
+    (kind, values), displayed = given, _displayed(message)
+    ungraded = message.feedback[1] if kind == GRADE else None
+    ungraded = None if ungraded is UNSET else ungraded
+    query_id = state.meant(message.id, () if displayed else values)
     with all_or_nothing(state) as changes:
         state._count("accepted")
-        state.count_evidence(changes, evidence, len(given) if kind != GRADE else 1)
+        state.count_evidence(changes, evidence, len(values) if kind != GRADE else 1)
         if state.challenge is not None and evidence.keys and not state._shares.get(query_id):
             gone = [*state._shares][: len(state._shares) - MOST_SHARES] if query_id not in state._shares else []
             changes.include_entries(state._shares, [query_id, *gone])
             for each in gone:
                 del state._shares[each]
             state._shares[query_id] = int(bool(state.takes_share(changes, evidence)))
-        state._pending.give(changes, query_id, given, kind, at, ungraded, now)
+        state._pending.give(changes, query_id, values, kind, at, ungraded, now)
         if displayed is not None:
             state._pending.give(changes, query_id, {d: p for p, d in enumerate(displayed)}, PLACE, at, None, now)
 

@@ -1,10 +1,10 @@
 """Folders that hold the state of a run in SQLite, so that it survives being killed at any instant."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from online_rank.storage.database import Database, Query, Rows, delete, digest_of, reader
+from online_rank.storage.database import Database, Query, Rows, delete, digest_of
 from online_rank.storage.files import ModelFileError
 from online_rank.storage.folder import Folder, sync_directory
 from online_rank.storage.generations import Snapshot, assembled, pieces_of, taken
@@ -30,36 +30,35 @@ _AT_ONCE = 1 << 18
 
 
 class Generations:
-    """States in a database, the newest of which counts; see `CheckpointDirectory`."""
+    """States in a database, the newest of which counts; see `CheckpointDirectory`.
 
-    #: The database, and the digests of the pieces that it has.
-    _database: Any
-    _stored: set[bytes]
+    Parameters
+    ----------
+    database
+        The database, which is written here alone.
+    """
 
-    def require_open(self) -> None:
-        """Raise CheckpointError, or OSError, if the database cannot be used any more."""
-        raise NotImplementedError
+    def __init__(self, database: Any) -> None:
+        self._database = database
+        #: The digests of the pieces that it has.
+        self._stored = {name for (name,) in database.rows(_DIGESTS)}
 
-    def read(self) -> Any:
-        """The last state written, or None. Raises ModelFileError if it is damaged."""
-        self.require_open()
-        found = newest(self._database)
-        return None if found is None else found[2]
-
-    def write(self, state: Any) -> None:
-        """Replace the state in one step; when this returns, it is on the disk and has been read back."""
-        for _ in self.writing(taken(state)):
-            pass
-
-    def writing(self, snapshot: Snapshot, change: int = 0, notes: bytes = b"") -> Iterator[None]:
+    def writing(
+        self,
+        snapshot: Snapshot,
+        change: int = 0,
+        notes: bytes = b"",
+        replaced: Callable[[Any], None] = lambda _: None,
+    ) -> Iterator[None]:
         """Replace the state in several transactions, between which the caller may make others.
+
+        `replaced` deletes what only earlier states needed, in the transaction that deletes them.
 
         Raises
         ------
         OSError, MemoryError, CheckpointError
             The previous state is still there, alone or with the new one.
         """
-        self.require_open()
         manifest, contents = pieces_of(snapshot)
         new = [(name, content) for name, content in contents.items() if name not in self._stored]
         while new:
@@ -86,14 +85,11 @@ class Generations:
         with self._database.transaction(wait=False) as connection:
             connection.execute("DELETE FROM generation WHERE number < (SELECT max(number) FROM generation)")
             delete(connection, "piece", "digest", [*self._stored - kept])
-            self._replaced(connection, change)
+            replaced(connection)
         self._stored = kept
 
-    def _replaced(self, connection: Any, change: int) -> None:
-        """Delete pieces that only earlier states needed."""
 
-
-class CheckpointDirectory(Folder, Generations):
+class CheckpointDirectory(Folder):
     """A folder with the state of one run, locked while it is open.
 
     A new state is written next to the previous one, which is deleted once the new one has been read back. Only changes are
@@ -123,34 +119,34 @@ class CheckpointDirectory(Folder, Generations):
     {'queries': 10}
     """
 
-    _tables = GENERATIONS
-
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__(path)
         try:
-            self._database = Database(self.path, STATE, self._tables)
-            self._reader = reader(self.path, STATE)
-            sync_directory(self.path)
-            self._stored = {name for (name,) in self._database.rows(_DIGESTS)}
+            self._database = database_in(self, GENERATIONS)
+            self.generations = Generations(self._database)
         except BaseException:
             self.close()
             raise
 
-    def close(self) -> None:
-        """Release the folder. May be called again."""
-        # In a forked child the connections are not this process's to close.
-        for each in () if self._forked else self._connections():
-            each.close()
-        super().close()
+    def read(self) -> Any:
+        """The last state written, or None. Raises ModelFileError if it is damaged."""
+        self.require_open()
+        found = newest(self._database)
+        return None if found is None else found[2]
 
-    def _give_up(self) -> None:
-        super()._give_up()
-        for each in self._connections():
-            each.abandon()
+    def write(self, state: Any) -> None:
+        """Replace the state in one step; when this returns, it is on the disk and has been read back."""
+        self.require_open()
+        for _ in self.generations.writing(taken(state)):
+            pass
 
-    def _connections(self) -> list[Rows]:
-        """The open connections, the writer's last: it is closed last."""
-        return [vars(self)[name] for name in ("_reader", "_database") if name in vars(self)]
+
+def database_in(folder: Folder, tables: str) -> Database:
+    """The database in a folder, which closes it. Raises CheckpointError, OSError."""
+    database = Database(folder.path, STATE, tables)
+    folder._held.append(database)
+    sync_directory(folder.path)
+    return database
 
 
 def newest(rows: Rows) -> tuple[int, bytes, Any] | None:

@@ -69,6 +69,8 @@ class Folder:
             self._lock = -1
             raise FolderInUse(f"{self.path} is in use by another process (id {self._owner()})") from None
         self._forked = False
+        #: What is open in it: closed before the lock is released, the last first; `abandon` leaves it to a parent.
+        self._held: list[Any] = []
         _OPEN.add(self)
         with contextlib.suppress(OSError):
             file = open_in(self.path, self._owner_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -83,6 +85,8 @@ class Folder:
 
     def close(self) -> None:
         """Release the folder. May be called again."""
+        while self._held:
+            self._held.pop().close()
         if self._lock >= 0:
             if not self._forked:
                 import fcntl
@@ -105,8 +109,10 @@ class Folder:
             raise CheckpointError(f"{self.path} is closed")
 
     def _give_up(self) -> None:
-        """In a forked child: close the descriptor; the lock remains the parent's."""
+        """In a forked child: close the descriptor; the lock, and what is open, remain the parent's."""
         self._forked = True
+        while self._held:
+            self._held.pop().abandon()
         self.close()
 
     def _owner(self) -> str:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from online_rank import __version__
 from online_rank.limits import FORMAT_VERSION
 from online_rank.storage.database import digest_of
 from online_rank.storage.files import ModelFileError, described, restored
@@ -58,7 +59,7 @@ def pieces_of(snapshot: Snapshot) -> tuple[bytes, dict[bytes, memoryview]]:
         return [name.hex() for name in names]
 
     arrays = [[array.dtype.str, array.shape, cut(array.reshape(-1).view(np.uint8).data)] for array in snapshot.arrays]
-    manifest = {"format": FORMAT_VERSION, "header": cut(memoryview(snapshot.header)), "arrays": arrays}
+    manifest = {"format": FORMAT_VERSION, "library": __version__, "header": cut(memoryview(snapshot.header)), "arrays": arrays}
     return json.dumps(manifest, separators=(",", ":")).encode(), contents
 
 
@@ -77,7 +78,11 @@ def assembled(manifest: bytes, read: Callable[[bytes], bytes | None]) -> Any:
     try:
         fields = json.loads(manifest)
         if fields["format"] > FORMAT_VERSION:
-            raise ModelFileError(f"format {fields['format']} was written by a newer online_rank: upgrade online_rank")
+            writer = str(fields.get("library", "of a later version"))[:40]
+            raise ModelFileError(
+                f"format {str(fields['format'])[:20]} was written by online_rank {writer}; this is online_rank {__version__}, "
+                f"which reads formats up to {FORMAT_VERSION}: upgrade online_rank"
+            )
         header = joined(fields["header"])
         arrays = [np.frombuffer(joined(names), numeric(dtype)).reshape(shape) for dtype, shape, names in fields["arrays"]]
     except (ModelFileError, CheckpointError):

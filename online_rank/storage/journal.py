@@ -5,15 +5,16 @@ digest of it and of all rows before it. So the acknowledged state consists of th
 known at that time, each in its own row, and the journal.
 """
 
+import functools
 import json
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from online_rank.storage.checkpoint import GENERATIONS, Generations
 from online_rank.storage.database import Query, delete, insert
 from online_rank.storage.saved import Saved, chained, digest_of_id, digest_of_query
-from online_rank.storage.store import Change, Generation, StateStore
+from online_rank.storage.store import Change, Generation
 
 #: Each generation deletes up to twice as many expired ids as there were changes since the last one, and this many more.
 _MORE = 1000
@@ -36,28 +37,48 @@ CREATE INDEX IF NOT EXISTS learned_id ON learned(id);
 """
 
 
-class Journal(Generations, StateStore):
-    """A database with the state of a service; see `StateStore`."""
+class Journal:
+    """The state of a service in a database: the part of a `StateStore` that folders and PostgreSQL have in common.
 
-    def _continue(self) -> None:
-        """Read the state in the database, and continue from it. Raises CheckpointError, ModelFileError."""
-        self.saved = Saved(self._database)
-        self._run, self._chain = self.saved.run or secrets.token_hex(16), self.saved.chain
-        self.change, self.journal_bytes = self.saved.change, self.saved.journal_bytes
+    Parameters
+    ----------
+    database
+        The database, which is written here alone.
+    saved
+        The state in it.
+    read
+        Returns the first row of a query, from any thread. Raises OSError, CheckpointError.
+    require_usable
+        Raises OSError or CheckpointError if the database cannot be used any more.
+    acknowledge
+        Called when all changes so far survive, and are about to be acknowledged, with the name of the run and the number of the
+        last one. Raises OSError, CheckpointError.
+    covered
+        Called when a generation was written.
+    """
+
+    def __init__(
+        self,
+        database: Any,
+        saved: Saved,
+        read: Callable[..., Any],
+        require_usable: Callable[[], None],
+        acknowledge: Callable[[str, int], None] = lambda run, change: None,
+        covered: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._database, self.generations = database, Generations(database)
+        self._read, self._require_usable, self._acknowledge, self._when_covered = read, require_usable, acknowledge, covered
+        self.saved, self._run, self._chain = saved, saved.run or secrets.token_hex(16), saved.chain
+        self.change, self.journal_bytes = saved.change, saved.journal_bytes
         #: The last change that the newest generation covers; the oldest whose learned id is remembered, and their number.
-        self._covered, self._first = self.saved.start, self.saved.first
-        (self._n_learned,) = self._database.first(_N_LEARNED, self._first)
+        self._covered, self._first = saved.start, saved.first
+        (self._n_learned,) = database.first(_N_LEARNED, self._first)
 
     def read_again(self) -> None:
         """Let `saved` be the state as it is in the database now. Raises CheckpointError, ModelFileError."""
-        self._continue()
-
-    def _read(self, query: Query, *values: Any) -> Any:
-        """The first row of a query, from any thread. Raises OSError, CheckpointError."""
-        raise NotImplementedError
-
-    def _acknowledge(self) -> None:
-        """All changes so far survive, and are about to be acknowledged. Raises OSError, CheckpointError."""
+        Journal.__init__(
+            self, self._database, Saved(self._database), self._read, self._require_usable, self._acknowledge, self._when_covered
+        )
 
     def query(self, number: int) -> bytes:
         """A query, from any thread. Raises CheckpointError when it is damaged or missing."""
@@ -88,7 +109,7 @@ class Journal(Generations, StateStore):
         OSError, CheckpointError
             They are not on the disk. Nothing may be acknowledged, and nothing more appended.
         """
-        self.require_open()
+        self._require_usable()
         at, chain = self.change, self._chain
         journal: list[tuple[Any, ...]] = []
         queries: list[tuple[Any, ...]] = []
@@ -116,42 +137,46 @@ class Journal(Generations, StateStore):
         self._n_learned += len(learned)
         self.journal_bytes += n_bytes
         if wait:
-            self._acknowledge()
+            self._acknowledge(self._run, at)
 
     def replacing(self, generation: Generation) -> Iterator[None]:
-        """Write a generation, whose last change is the last that was appended, as `writing` does.
+        """Write a generation, whose last change is the last that was appended, as `Generations.writing` does.
 
         Raises ValueError if it is not: its state would look like a damaged one. The one before is still there.
         """
+        self._require_usable()
         if generation.change != self.change:
             raise ValueError(f"the state after change {generation.change} is to be written, but the journal has {self.change}")
-        self._generation, before = generation, self.journal_bytes
+        before = self.journal_bytes
         # Rows since the last generation have come: as many may go, and some more.
         oldest = self._database.rows(_OLDEST, self._first, 2 * (self.change - self._covered) + _MORE)
         expired = [each for each, at in oldest if at < generation.expired]
         self._first, self._n_learned = max([self._first, *(each + 1 for each in expired)]), self._n_learned - len(expired)
         notes = json.dumps((self._run, self._chain.hex(), self._first, self._n_learned)).encode()
-        yield from self.writing(generation.snapshot, generation.change, notes)
+        gone = functools.partial(self._delete, generation)
+        yield from self.generations.writing(generation.snapshot, generation.change, notes, gone)
         self.journal_bytes -= before
         self._covered = generation.change
+        self._when_covered()
 
     def replace_queries(self, queries: Mapping[int, bytes]) -> None:
         """Replace queries by others, under the same numbers; they are on the disk when this returns.
 
         No change was appended after the newest generation: later ones have digests of these queries.
         """
-        self.require_open()
+        self._require_usable()
         rows = [(content, digest_of_query(number, content), number) for number, content in queries.items()]
         with self._database.transaction(wait=True) as connection:
             connection.cursor().executemany("UPDATE query SET content = ?, digest = ? WHERE number = ?", rows)
 
-    def _replaced(self, connection: Any, change: int) -> None:
-        connection.execute("DELETE FROM journal WHERE change <= ?", (change,))
+    def _delete(self, generation: Generation, connection: Any) -> None:
+        """Delete the journal up to a generation, and what goes with it."""
+        connection.execute("DELETE FROM journal WHERE change <= ?", (generation.change,))
         connection.execute("DELETE FROM learned WHERE change < ?", (self._first,))
-        for forgotten in self._generation.forgotten:
+        for forgotten in generation.forgotten:
             while (row := self._database.first(_LEARNED, *forgotten)) is not None:
                 # Rows are counted, so this one stays, with an id that nobody knows.
                 learned_by, nobody = row[0], json.dumps(secrets.token_hex(16))
                 new = nobody, digest_of_id(learned_by, nobody, *row[2:4]), learned_by
                 connection.execute("UPDATE learned SET id = ?, digest = ? WHERE change = ?", new)
-        delete(connection, "query", "number", self._generation.gone)
+        delete(connection, "query", "number", generation.gone)

@@ -152,6 +152,9 @@ class PostgresState(Journal):
         psycopg is not installed.
     """
 
+    #: The database has its own housekeeping.
+    is_untidy = False
+
     def __init__(self, place: str) -> None:
         self._name, self._place = shown(place), place
         self.failure: OSError | None = None
@@ -161,9 +164,8 @@ class PostgresState(Journal):
             self._lead, self._reader, writer = self._rows(), self._rows(), self._rows()
             with self._lead._translated():
                 self.epoch = self._led(self._lead._connection, writer._connection)
-            self._database: _PostgresDatabase = _PostgresDatabase(place, writer._connection, self._fail, self.epoch)
-            self._stored = {name for (name,) in self._database.rows(Query("SELECT digest FROM piece", (bytes,)))}
-            self._continue()
+            database = _PostgresDatabase(place, writer._connection, self._fail, self.epoch)
+            super().__init__(database, Saved(database), self._first_row, self.require_open)
         except BaseException:
             self.close()
             raise
@@ -223,13 +225,13 @@ class PostgresState(Journal):
         if self.failure is not None:
             raise self.failure
 
-    def _read(self, query: Query, *values: Any) -> Any:
+    def _first_row(self, query: Query, *values: Any) -> Any:
         self.require_open()
         return self._reader.first(query, *values)
 
     def file(self, name: str) -> bytes | None:
         """A file; None if it is missing."""
-        found = self._read(_FILE, name)
+        found = self._first_row(_FILE, name)
         return None if found is None else found[0]
 
     def put_file(self, name: str, content: bytes) -> None:
@@ -249,6 +251,13 @@ class PostgresState(Journal):
         self.require_open()
         with self._database.transaction(wait=True) as connection:
             connection.execute(statement, values)
+
+    def has_room(self, n_bytes: int) -> bool:
+        """Whether there is room for more: the database alone knows."""
+        return True
+
+    def tidy(self) -> None:
+        """Nothing to do."""
 
     def purge(self) -> Iterator[None]:
         """Leave nothing of deleted rows in the tables: a step for each, while others read and write.

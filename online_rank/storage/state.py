@@ -19,12 +19,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from online_rank.storage.checkpoint import STATE, CheckpointDirectory
-from online_rank.storage.database import Query, digest_of
+from online_rank.storage.checkpoint import STATE, database_in
+from online_rank.storage.database import Query, digest_of, reader
 from online_rank.storage.files import write_atomically
-from online_rank.storage.folder import OWNER, CheckpointError, identity, open_in, sync_directory
+from online_rank.storage.folder import OWNER, CheckpointError, Folder, identity, open_in, sync_directory
 from online_rank.storage.journal import TABLES, Journal
-from online_rank.storage.store import Generation
+from online_rank.storage.saved import Saved
 
 _COUNT = "acknowledged"
 _COUNT_SIZE = 128
@@ -35,8 +35,75 @@ _PLACES = (0, 512)
 _SECONDS_BETWEEN_SYNCS = 1.0
 
 
-class StateDirectory(Journal, CheckpointDirectory):
-    """A folder with the state of a service, locked while it is open.
+class AcknowledgedCount:
+    """The number of the last acknowledged change, in a file outside SQLite's log; from one thread at a time.
+
+    Parameters
+    ----------
+    folder
+        The folder, which is locked.
+    saved
+        The state in it.
+
+    Raises
+    ------
+    CheckpointError
+        Acknowledged changes, or the count itself, are missing.
+    """
+
+    _written = _synced = -1
+    _synced_at = 0.0
+
+    def __init__(self, folder: Path, saved: Saved) -> None:
+        self._path, self._require = folder / _COUNT, saved.require
+        counted, self._place = _read_count(self._path)
+        run, acknowledged = counted or (saved.run, 0)
+        saved.require(bool(saved.run) or not (acknowledged or saved.change), "its first generation is missing")
+        saved.require(counted is not None or not saved.change, f"{_COUNT} is missing or empty")
+        saved.require(run == saved.run or not (saved.run and acknowledged), f"{_COUNT} is of another run")
+        missing = acknowledged - saved.change
+        saved.require(missing <= 0, f"{missing} acknowledged changes are missing: the end of its log is damaged or cut off")
+        self._file = open_in(folder, _COUNT, os.O_RDWR | os.O_CREAT)
+
+    @property
+    def is_late(self) -> bool:
+        """Whether it was not synced for a second."""
+        return self._written != self._synced and time.monotonic() - self._synced_at >= _SECONDS_BETWEEN_SYNCS
+
+    def write(self, run: str, change: int) -> None:
+        """All changes up to this one are on the disk, and are about to be acknowledged. Raises OSError, CheckpointError."""
+        there, _ = identity(self._path)
+        here = os.fstat(self._file)
+        self._require(there == (here.st_ino, here.st_dev), f"{_COUNT} was replaced while it was in use")
+        try:
+            is_written = os.pwrite(self._file, _line(run, change), self._place) == _COUNT_SIZE
+        except OSError:
+            # Its place on the disk is there: this is another error than a full disk, after which the changes would come again.
+            is_written = False
+        if not is_written:
+            raise OSError(errno.EIO, "was not written", str(self._path))
+        self._place = _other(self._place)
+        self._written = change
+
+    def sync(self, at_once: bool = True) -> None:
+        """Sync it, if it has changed; not `at_once` only if it was not synced for a second."""
+        if (at_once and self._written != self._synced) or self.is_late:
+            os.fsync(self._file)
+            self._synced, self._synced_at = self._written, time.monotonic()
+
+    def close(self) -> None:
+        """Sync and close it."""
+        with contextlib.suppress(OSError):
+            self.sync()
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Close it, in a forked child too: its parent syncs it."""
+        os.close(self._file)
+
+
+class StateDirectory(Folder, Journal):
+    """A folder with the state of a service, locked while it is open; a `StateStore`.
 
     It is first read (`saved`), then written to by `append` and `replacing`, from one thread at a time.
 
@@ -60,23 +127,22 @@ class StateDirectory(Journal, CheckpointDirectory):
         Also if acknowledged changes are missing.
     """
 
-    _tables = TABLES
-
-    _acknowledged = _synced = -1
-    _synced_at = 0.0
+    failure: OSError | None = None
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._count, self._count_path = -1, os.path.join(path, _COUNT)
-        super().__init__(path)
+        Folder.__init__(self, path)
         try:
+            database = database_in(self, TABLES)
+            self._reader = reader(self.path, STATE)
+            self._held.append(self._reader)
             # Everything read so far is on the disk.
-            self._continue()
-            counted, self._place = _read_count(self.path / _COUNT)
-            self._require_acknowledged(counted)
-            self._count = open_in(self.path, _COUNT, os.O_RDWR | os.O_CREAT)
+            saved = Saved(database)
+            count = self._count = AcknowledgedCount(self.path, saved)
+            self._held.append(count)
             sync_directory(self.path)
-            self._acknowledge()
-            self.sync_count(at_once=True)
+            Journal.__init__(self, database, saved, self._first_row, self.require_open, count.write, count.sync)
+            count.write(self._run, self.change)
+            count.sync()
         except BaseException:
             self.close()
             raise
@@ -84,17 +150,7 @@ class StateDirectory(Journal, CheckpointDirectory):
     def __str__(self) -> str:
         return str(self.path)
 
-    def close(self) -> None:
-        """Release the folder. May be called again."""
-        if self._count >= 0:
-            if not self._forked:
-                with contextlib.suppress(OSError):
-                    self.sync_count(at_once=True)
-            os.close(self._count)
-            self._count = -1
-        super().close()
-
-    def _read(self, query: Query, *values: Any) -> Any:
+    def _first_row(self, query: Query, *values: Any) -> Any:
         """The first row of a query, from any thread. Raises OSError, and CheckpointError if the files are others now."""
         self.require_open()
         try:
@@ -102,11 +158,6 @@ class StateDirectory(Journal, CheckpointDirectory):
         except OSError:
             self._database.require_in_place()
             raise
-
-    def replacing(self, generation: Generation) -> Iterator[None]:
-        """Write a generation, as a `StateStore` does; the count is synced."""
-        yield from super().replacing(generation)
-        self.sync_count(at_once=True)
 
     def file(self, name: str) -> bytes | None:
         """A file in the folder; None if it is missing."""
@@ -143,48 +194,12 @@ class StateDirectory(Journal, CheckpointDirectory):
         count.
         """
         self._database.tidy()
-        self.sync_count()
+        self._count.sync(at_once=False)
 
     @property
     def is_untidy(self) -> bool:
         """Whether `tidy` has something to do."""
-        return self._database.is_untidy or self._is_late
-
-    def sync_count(self, at_once: bool = False) -> None:
-        """Sync the number of the last acknowledged change, now or if it was not synced for a second."""
-        if (at_once and self._acknowledged != self._synced) or self._is_late:
-            os.fsync(self._count)
-            self._synced, self._synced_at = self._acknowledged, time.monotonic()
-
-    @property
-    def _is_late(self) -> bool:
-        return self._acknowledged != self._synced and time.monotonic() - self._synced_at >= _SECONDS_BETWEEN_SYNCS
-
-    def _require_acknowledged(self, counted: tuple[str, int] | None) -> None:
-        """Raise CheckpointError if acknowledged changes, or the count itself, are missing."""
-        saved = self.saved
-        run, acknowledged = counted or (saved.run, 0)
-        saved.require(bool(saved.run) or not (acknowledged or saved.change), "its first generation is missing")
-        saved.require(counted is not None or not saved.change, f"{_COUNT} is missing or empty")
-        saved.require(run == saved.run or not (saved.run and acknowledged), f"{_COUNT} is of another run")
-        missing = acknowledged - saved.change
-        saved.require(missing <= 0, f"{missing} acknowledged changes are missing: the end of its log is damaged or cut off")
-
-    def _acknowledge(self) -> None:
-        """Write the number of the last change outside the log."""
-        line = _line(self._run, self.change)
-        there, _ = identity(self._count_path)
-        here = os.fstat(self._count)
-        self.saved.require(there == (here.st_ino, here.st_dev), f"{_COUNT} was replaced while it was in use")
-        try:
-            is_written = os.pwrite(self._count, line, self._place) == _COUNT_SIZE
-        except OSError:
-            # Its place on the disk is there: this is another error than a full disk, after which the changes would come again.
-            is_written = False
-        if not is_written:
-            raise OSError(errno.EIO, "was not written", str(self.path / _COUNT))
-        self._place = _other(self._place)
-        self._acknowledged = self.change
+        return self._database.is_untidy or self._count.is_late
 
 
 def write_count(folder: Path, run: str, change: int) -> None:

@@ -2,7 +2,7 @@
 
 import abc
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from online_rank.storage.generations import Snapshot
 from online_rank.storage.saved import Saved
@@ -54,7 +54,7 @@ class Generation(NamedTuple):
     forgotten: tuple[tuple[str, int], ...] = ()
 
 
-class StateStore(abc.ABC):
+class StateStore(Protocol):
     """Where `DurableService` keeps what it has acknowledged.
 
     The state is the newest generation, a snapshot, and the journal of all changes since. Waiting queries and learned ids are

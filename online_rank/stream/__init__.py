@@ -8,12 +8,12 @@ from online_rank.stream.parts import Part, parts
 from online_rank.stream.plan import Column, Plan
 from online_rank.stream.reader import Documents, Queries, read
 from online_rank.stream.source import ReadError, ReadWarning
-from online_rank.stream.write import write_letor
 from online_rank.support.lazy import lazily
 
 if TYPE_CHECKING:
     from online_rank.stream.synth import Drifting, NoisyTeacher, Separable
     from online_rank.stream.weblike import WebLike
+    from online_rank.stream.write import write_letor
 
 __all__ = [
     "Column",
@@ -35,6 +35,6 @@ __all__ = [
 ]
 
 # Streams of studies, which readers of files do not need.
-__getattr__, __dir__ = lazily(
-    __name__, {"Drifting": "synth", "NoisyTeacher": "synth", "Separable": "synth", "WebLike": "weblike"}
-)
+_OF_STUDIES = dict.fromkeys(("Drifting", "NoisyTeacher", "Separable"), "synth") | {"WebLike": "weblike", "write_letor": "write"}
+
+__getattr__, __dir__ = lazily(__name__, _OF_STUDIES)

@@ -13,8 +13,9 @@ from online_rank.base.draws import counted_generator
 from online_rank.feedback import Clicks, Impression
 from online_rank.feedback.exploring import FEW, HELD_BACK
 from online_rank.query import ONE, Block, single
+from online_rank.stream.lists import Lists
 from online_rank.stream.plan import Options, Plan, options_of, plan_of
-from online_rank.stream.reader import Lists, context_of, documents_of
+from online_rank.stream.reader import context_of, documents_of
 from online_rank.stream.roles import COMMON, recognised
 from online_rank.stream.rows import Rows
 from online_rank.stream.source import ReadError, ReadWarning
@@ -47,28 +48,11 @@ class ClickedLists(Lists, Iterator[tuple[Block, Clicks]]):
     def __init__(
         self, sources: Sequence[Any], options: Options, events: Mapping[str, float] | None, kind: str, window: float | None
     ) -> None:
-        super().__init__(sources, options)
+        super().__init__(sources, options, planned=_planned)
         self.n_lists = self.n_empty = self.n_late = 0
         self.where = ""
         self._events, self._kind, self._window = events, kind, window
         self._found = _from_one(self.lists(), str(self.plan.of("position")))
-
-    def _planned(self, table: Table) -> Plan:
-        """The roles of the columns. A role that nobody has named is looked for by common names, which a warning tells."""
-        named = dict(self._options.named)
-        taken = {*filter(None, named.values()), *self._options.context, *self._options.exclude}
-        found = {}
-        for role in COMMON:
-            column = named[role]
-            if column is None or (role == "propensity" and column == role and column not in table.kinds):
-                if role == "propensity" and column is None:
-                    continue
-                named[role] = recognised(table.kinds, role, taken) or role
-                taken.add(str(named[role]))
-                found[role] = str(named[role])
-        if told := [f"{column!r} is the {role}" for role, column in found.items() if column != role and column in table.kinds]:
-            warnings.warn(f"{table.name}: recognised by their names: {', '.join(told)}", ReadWarning, stacklevel=5)
-        return plan_of(table, named, self._options)
 
     def __next__(self) -> tuple[Block, Clicks]:
         for _, rows in self._found:
@@ -184,6 +168,24 @@ class ClickedLists(Lists, Iterator[tuple[Block, Clicks]]):
             given = "no events are given" if self._events is None else f"events has {', '.join(map(repr, self._events))}"
             raise ReadError(f"{where()}: {value!r:.60} in column {self.plan.of('click')!r} has no value: {given}")
         return float(self._events[value])
+
+
+def _planned(table: Table, options: Options) -> Plan:
+    """The roles of the columns. A role that nobody has named is looked for by common names, which a warning tells."""
+    named = dict(options.named)
+    taken = {*filter(None, named.values()), *options.context, *options.exclude}
+    found = {}
+    for role in COMMON:
+        column = named[role]
+        if column is None or (role == "propensity" and column == role and column not in table.kinds):
+            if role == "propensity" and column is None:
+                continue
+            named[role] = recognised(table.kinds, role, taken) or role
+            taken.add(str(named[role]))
+            found[role] = str(named[role])
+    if told := [f"{column!r} is the {role}" for role, column in found.items() if column != role and column in table.kinds]:
+        warnings.warn(f"{table.name}: recognised by their names: {', '.join(told)}", ReadWarning, stacklevel=5)
+    return plan_of(table, named, options)
 
 
 def _position(value: float, where: Any) -> int | None:

@@ -42,6 +42,8 @@ class Rows(NamedTuple):
         Further columns as lists: texts, the context, the position, ...
     numbered
         Whether the features are known by their numbers, 1, 2, ...
+    weights
+        float64 (n,): the weight of the query of each row; None for 1.
     """
 
     X: Any
@@ -55,6 +57,7 @@ class Rows(NamedTuple):
     times: np.ndarray | None = None
     more: dict[str, list[Any]] = {}  # noqa: RUF012
     numbered: bool = False
+    weights: np.ndarray | None = None
 
     @property
     def fault(self) -> str | None:
@@ -66,10 +69,9 @@ class Rows(NamedTuple):
         faults = {i - a: self.faults[i] for i in range(a, b) if i in self.faults} if self.faults else {}
         more = {name: values[a:b] for name, values in self.more.items()} if self.more else self.more
         X = self.X.rows(a, b) if isinstance(self.X, SparseRows) else self.X[a:b]
-        times, where = None if self.times is None else self.times[a:b], self.where
-        return Rows(
-            X, self.y[a:b], [0], [qid], self.docids[a:b], lambda i: where(a + i), faults, self.names, times, more, self.numbered
-        )
+        times, weights = (None if of is None else of[a:b] for of in (self.times, self.weights))
+        y, docids, where, names = self.y[a:b], self.docids[a:b], self.where, self.names
+        return Rows(X, y, [0], [qid], docids, lambda i: where(a + i), faults, names, times, more, self.numbered, weights)
 
     def taken(self, rows: np.ndarray, qid: str) -> "Rows":
         """The rows with these numbers, in this order, as one query."""
@@ -83,6 +85,7 @@ class Rows(NamedTuple):
             where=lambda i: where(places[i]),
             faults={i: self.faults[row] for i, row in enumerate(places) if row in self.faults},
             times=None if self.times is None else self.times[rows],
+            weights=None if self.weights is None else self.weights[rows],
             more={name: [values[i] for i in places] for name, values in self.more.items()},
         )
 
@@ -211,7 +214,15 @@ def joined(parts: Sequence[Rows]) -> Rows:
         faults={begin + i: what for begin, rows in zip(bounds, parts, strict=False) for i, what in rows.faults.items()},
         times=None if widest.times is None else np.concatenate([rows.times for rows in parts]),
         more={name: [*chain.from_iterable(rows.more[name] for rows in parts)] for name in widest.more},
+        weights=_joined_weights(parts),
     )
+
+
+def _joined_weights(parts: Sequence[Rows]) -> np.ndarray | None:
+    """The weights of all rows, 1 where a source has none; None if all sources have none."""
+    if all(rows.weights is None for rows in parts):
+        return None
+    return np.concatenate([np.ones(len(rows.y)) if rows.weights is None else rows.weights for rows in parts])
 
 
 def _moved(X: Any) -> Any:

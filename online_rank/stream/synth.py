@@ -5,7 +5,7 @@ Each is an iterable of (X, y), X float64 of shape (m, d), y int64 of shape (m,),
 
 import abc
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -200,12 +200,12 @@ class NoisyTeacher(SyntheticStream):
         self.world_seed = world_seed
         self.teacher = _unit(np.random.default_rng([world_of(seed, world_seed), 1]).standard_normal(n_features))
 
-    def _teacher_at(self, t: int) -> np.ndarray:
-        """The weights that grade query t."""
-        return self.teacher
-
     def generate(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """As `SyntheticStream.generate`."""
+        return self._graded_by(lambda t: self.teacher)
+
+    def _graded_by(self, teacher_at: Callable[[int], np.ndarray]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """The queries, of which query t is graded by the weights `teacher_at(t)`."""
         from scipy.special import ndtri
 
         rng = np.random.default_rng(self.seed)
@@ -216,7 +216,7 @@ class NoisyTeacher(SyntheticStream):
             m = length_of(self.n_documents, rng)
             X = rng.standard_normal((m, self.n_features))
             X += self.query_effect * rng.standard_normal(self.n_features)
-            relevance = X @ self._teacher_at(t) + self.noise * rng.standard_normal(m)
+            relevance = X @ teacher_at(t) + self.noise * rng.standard_normal(m)
             yield X, np.searchsorted(levels, relevance).astype(np.int64)
             t += 1
 
@@ -266,7 +266,12 @@ class Drifting(NoisyTeacher):
         rng = np.random.default_rng([world_of(self.seed, self.world_seed), 1])
         self.teachers = np.stack([_unit(rng.standard_normal(self.n_features)) for _ in range(len(points) + 1)])
 
+    def generate(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """As `SyntheticStream.generate`."""
+        return self._graded_by(self._teacher_at)
+
     def _teacher_at(self, t: int) -> np.ndarray:
+        """The weights that grade query t."""
         index = int(np.searchsorted(self.drift_points, t, side="right"))
         if index == 0:
             return self.teachers[0]

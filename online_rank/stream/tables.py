@@ -4,33 +4,25 @@ pyarrow alone reads the files: pandas writes parquet through it, polars hands it
 all formats some rows at a time. Text is cut into whole lines here, so that each row has a line, and a column of csv is text.
 """
 
-import contextlib
-import csv
-import io
 import itertools
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
-from functools import cache
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from online_rank.query.names import in_nfc
 from online_rank.stream.bounded import Batch, pieces, require_columns, require_dense
 from online_rank.stream.objects import array_of, has_changing_names, is_array, json_of, n_names
 from online_rank.stream.parquet import rows_at_once, shared_texts
+from online_rank.stream.separated import NOT_UTF8, UNCLOSED, closed, fault, has_swallowed, places_of, split
 from online_rank.stream.source import UTF8, FileRange, ReadError, Text, lines_of, name_of
 from online_rank.stream.values import MIXED, arrow, kind_of, kind_of_words, plain
 from online_rank.stream.wide import kinds_of
 
-#: The longest value with line breaks, in bytes.
-_LONGEST_VALUE = 1 << 24
 #: Separators of csv columns, the likeliest first.
 _SEPARATORS = ",;\t|"
 #: A number with a decimal comma, between separators other than commas.
 _COMMA = re.compile(rb"(^|[;\t|\r\n])-?\d+,\d+(?=[;\t|\r\n]|$)")
 _POINT = re.compile(rb"(^|[;\t|\r\n])-?\d+\.\d+(?=[;\t|\r\n]|$)")
-#: Bytes that are not UTF-8, in text that was decoded with surrogates.
-_NOT_UTF8 = re.compile("[\udc80-\udcff]")
-_UNCLOSED = "a quotation mark is not closed, or closed there: write it twice, or the table as tsv or parquet"
 #: What a line of JSON calls its documents, if it is a whole query, and the columns made of such a line.
 _DOCUMENTS = ("docs", "documents")
 #: The most objects of JSON that are made rows at once.
@@ -149,11 +141,11 @@ class Table:
         pa, reader = arrow(), arrow("pyarrow.csv")
         names: list[str] = []
         is_empty = True
-        for block, line in _closed(text, quoted):
+        for block, line in closed(text, quoted):
             if not names:
                 mark = self._punctuation(bytes(block[: 1 << 16]), quoted)
-                _, last, names = next(_split(block[: 1 << 20], line, mark, quoted), (0, 0, []))
-                if _NOT_UTF8.search("".join(names)):
+                _, last, names = next(split(block[: 1 << 20], line, mark, quoted), (0, 0, []))
+                if NOT_UTF8.search("".join(names)):
                     raise ReadError(f"{self.name}, line {line}: not text in UTF-8: {UTF8}")
                 require_columns(self.name, names)
                 block, line = block.split(b"\n", last + 1 - line)[-1] if names else bytearray(), last + 1
@@ -164,16 +156,12 @@ class Table:
             options = reader.ReadOptions(column_names=names, block_size=len(block) + 1, use_threads=False)
             try:
                 rows = reader.read_csv(pa.py_buffer(bytes(block)), options, parse, convert)
-                if (
-                    quoted
-                    and b'"' in block
-                    and any(_is_swallowed(value, mark, len(names)) for value in _of_several_lines(rows))
-                ):
-                    raise pa.ArrowInvalid(_UNCLOSED)
+                if quoted and b'"' in block and has_swallowed(rows, mark):
+                    raise pa.ArrowInvalid(UNCLOSED)
             except pa.ArrowInvalid as error:
-                raise ReadError(f"{self.name}{_fault(block, line, mark, quoted, len(names)) or f': {error}'}") from None
+                raise ReadError(f"{self.name}{fault(block, line, mark, quoted, len(names)) or f': {error}'}") from None
             is_empty = False
-            yield Batch(rows, _places_of(self.name, block, line, mark, quoted))
+            yield Batch(rows, places_of(self.name, block, line, mark, quoted))
         if names and is_empty:
             yield Batch(pa.table({name: pa.array([], pa.string()) for name in names}), lambda i: self.name)
 
@@ -216,7 +204,7 @@ class Table:
             except (pa.ArrowInvalid, UnicodeDecodeError):
                 yield from self._of_objects(objects, schema)
                 continue
-            yield Batch(rows, _places_of(self.name, block, first, ",", False))
+            yield Batch(rows, places_of(self.name, block, first, ",", False))
 
     def _of_objects(self, objects: Iterator[tuple[str, dict[str, Any]]], schema: Any = None) -> Iterator[Batch]:
         """Objects of JSON as rows, a document each. The first object of an array shows whether each is a whole query."""
@@ -378,75 +366,3 @@ def _documents_of(where: str, found: dict[str, Any], number: str) -> Iterator[di
         if taken := [name for name in one if name in roles or name in about]:
             raise ReadError(f"{where}: a document has {taken[0]!r:.60}, which is also said of it otherwise: rename it")
         yield about | {name: value for name, value in one.items() if name != "id"} | roles
-
-
-def _split(block: bytearray, first: int, mark: str, quoted: bool) -> Iterator[tuple[int, int, list[str]]]:
-    """The rows of csv with their first and last lines, as Python's reader finds them, which pyarrow does not tell."""
-    text = io.StringIO(block.decode("utf-8", "surrogateescape"), newline="")
-    rows = csv.reader(text, delimiter=mark, quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE)
-    begin = first
-    for row in rows:
-        if row:
-            yield begin, first + rows.line_num - 1, row
-        begin = first + rows.line_num
-
-
-def _places_of(name: str, block: bytearray, first: int, mark: str, quoted: bool) -> Callable[[int], str]:
-    """The line of each row of a block of text, for messages. They are found once: some logs keep the line of every row."""
-
-    @cache
-    def lines() -> list[int]:
-        rows: Iterator[Any] = _split(block, first, mark, quoted) if quoted and b'"' in block else lines_of(block, first)
-        found: list[int] = []
-        # Python's reader stops at a value that is longer than it takes, which pyarrow takes.
-        with contextlib.suppress(csv.Error):
-            for row in rows:
-                found.append(row[0])
-        return found
-
-    return lambda i: f"{name}, line {lines()[i]}" if i < len(lines()) else name
-
-
-def _closed(text: Text, quoted: bool) -> Iterator[tuple[bytearray, int]]:
-    """Blocks of lines in which quotation marks are closed, if they count."""
-    held, begin = bytearray(), 1
-    for block, line in text.blocks():
-        begin = begin if held else line
-        held += block
-        if quoted and held.count(b'"') % 2 and len(held) < _LONGEST_VALUE:
-            continue
-        yield held, begin
-        held = bytearray()
-    if held:
-        yield held, begin
-
-
-def _of_several_lines(rows: Any) -> Iterator[str]:
-    compute = arrow("pyarrow.compute")
-    for values in rows.columns:
-        yield from values.filter(compute.match_substring(values, "\n")).to_pylist()
-
-
-def _is_swallowed(value: str, separator: str, n_columns: int) -> bool:
-    """Whether a value contains the separators of whole rows: an unclosed quotation mark begins it."""
-    ends = value.rstrip("\r\n").count("\n")
-    return ends > 0 and n_columns > 1 and value.count(separator) == ends * (n_columns - 1)
-
-
-def _fault(block: bytearray, first: int, mark: str, quoted: bool, columns: int) -> str:
-    """The lines of the first row of a block that cannot be read, and why; empty if all can."""
-    begin = last = first - 1
-    try:
-        for begin, last, row in _split(block, first, mark, quoted):
-            what = ""
-            if _NOT_UTF8.search("".join(row)):
-                what = f"not text in UTF-8: {UTF8}"
-            elif any(_is_swallowed(value, mark, columns) for value in row):
-                what = _UNCLOSED
-            elif len(row) != columns:
-                what = f"Expected {columns} columns, got {len(row)}" + f"; {_UNCLOSED}" * (last > begin)
-            if what:
-                return f", line {begin}: {what}" if last == begin else f", lines {begin} to {last}: {what}"
-    except csv.Error:
-        return f", line {last + 1}: {_UNCLOSED}"
-    return ""

@@ -122,9 +122,13 @@ _IN_ROOMS = {
     "surrogates": ("Surrogate",),
 }
 
-#: Modules, relative to `online_rank`, that declare the bounds of a ranker that only studies use, by the name of its class. They
-#: are imported when such a ranker is tracked or certified.
-BOUNDS = {"KernelPerceptronRanker": ("bounds.projection",), "SlamRanker": ("bounds.any_step", "bounds.theorems")}
+#: Modules, relative to `online_rank`, that declare the bounds of a ranker that only studies use, or that none covers it, by the
+#: name of its class. They are imported when such a ranker is tracked or certified.
+BOUNDS = {
+    "GradientRanker": ("bounds.gradients",),
+    "KernelPerceptronRanker": ("bounds.projection",),
+    "SlamRanker": ("bounds.any_step", "bounds.theorems"),
+}
 
 #: The modules of the commands, relative to `online_rank.cli.commands`, and their functions, in the order of `--help`.
 COMMANDS = {
@@ -146,8 +150,9 @@ COMMANDS = {
     "backup": ("backup", "restore"),
 }
 
-#: What commands of the core call of the service, and its module: the service as a folder or a database has it.
-_OF_THE_SERVICE = {"read_service": "serving.durable"}
+#: What commands of the core call of the other parts, and its module: the service as a folder or a database has it; the tracker
+#: of `train --certify` around a linear ranker.
+_CALLED = {"read_service": "serving.durable", "tracked": "cli.certify"}
 
 #: The module of each name that `online_rank` itself offers.
 TOP_LEVEL = {name: module for module, names in _NAMES.items() for name in names}
@@ -168,9 +173,9 @@ def home_of(cls: type) -> str | None:
     return module if getattr(sys.modules.get(f"online_rank.{module}"), cls.__name__, None) is cls else None
 
 
-def service(name: str) -> Any:
-    """What the core calls of the service, by name."""
-    return getattr(importlib.import_module(f"online_rank.{_OF_THE_SERVICE[name]}"), name)
+def of_another_part(name: str) -> Any:
+    """What the core calls of the service or of the studies, by name."""
+    return getattr(importlib.import_module(f"online_rank.{_CALLED[name]}"), name)
 
 
 def public_class(name: str) -> Any:

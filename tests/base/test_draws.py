@@ -29,6 +29,7 @@ def test_each_class_seed_and_number_has_its_own_draws():
     assert drawn == {counted_generator(type(owner)(), np.int64(seed), number).random() for owner, seed, number in keys}
 
 
+@pytest.mark.slow
 def test_equal_rankers_are_not_distinguished_at_equal_seeds():
     # A quarter of the intervals excluded 1/2 while coins and users drew the same numbers.
     held = 0
@@ -42,6 +43,7 @@ def test_equal_rankers_are_not_distinguished_at_equal_seeds():
     assert held >= 35
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("m", [3, 20])
 def test_position_bias_at_equal_seeds(m):
     policy, bias, who = PlackettLuce(3), PositionBias(3), user("position")

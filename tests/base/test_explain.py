@@ -192,6 +192,7 @@ def test_an_explanation_of_a_linear_model_costs_about_a_ranking():
     assert seconds(lambda: model.explain_one(X, 3, 4)) < 12 * seconds(lambda: model.predict_one(X))
 
 
+@pytest.mark.first(3)
 @pytest.mark.parametrize("name", [*EXACT, *SHARES])
 def test_arrays_are_explained_by_column_as_dicts_are_by_name(name):
     by_column, by_name = ((EXACT | SHARES)[name]() for _ in range(2))
@@ -221,6 +222,7 @@ def test_an_explanation_takes_the_memory_of_the_features_in_use():
     assert len(explanation.contributions) == 2
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize(
     ("make", "most"),
     [

@@ -58,6 +58,7 @@ def dicts(X):
     return [{f"x{j}": value for j, value in enumerate(row)} for row in X.tolist()]
 
 
+@pytest.mark.first(3)
 @pytest.mark.parametrize("named", [False, True])
 @pytest.mark.parametrize("name", MODELS)
 def test_the_form_scores_as_the_model_does(name, named):

@@ -162,6 +162,7 @@ def test_a_pipeline_that_refuses_a_query_keeps_the_round_before():
         assert answers(model) == before
 
 
+@pytest.mark.slow
 def test_a_class_that_defines_learn_does_not_inherit_that_learning_is_one_kernel():
     class Chatty(PerceptronRanker):
         """Learns twice."""
@@ -234,6 +235,7 @@ def test_a_network_whose_first_documents_have_no_features():
     assert model.predict_one(query) == twin.predict_one(query)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("name", ["scaler and perceptron", "map and perceptron", "scaler and ridge", "ridge", "blend"])
 def test_an_error_from_inside_is_undone(name):
     """A lack of memory, or what the handler of another signal raises, before any line outside the undo log."""

@@ -98,6 +98,7 @@ def bounded(make, most=24):
     return model
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
 def test_files_continue_and_refused_queries_change_nothing(make):
     model = bounded(make)

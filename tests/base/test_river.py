@@ -171,6 +171,7 @@ def test_min_max_scaler_on_queries():
         assert [document["age"] for document in model.transform_one(x).values()] == [(a - low) / (high - low) for a in ages]
 
 
+@pytest.mark.slow
 def test_rbf_sampler_on_queries():
     # The truth is a circle: no linear ranker can follow it, one of random Fourier features can.
     def circle(n):

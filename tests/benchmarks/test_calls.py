@@ -18,7 +18,7 @@ def test_a_query_takes_no_more_calls_than_the_bar(row):
 def test_a_request_takes_no_more_calls_at_the_door_than_the_bar_with_what_it_puts_off(row):
     n_calls, n_files = calls.mean_of(calls.at_door(row))
     assert n_calls <= calls.DOOR_BARS[row]
-    assert n_files <= 30
+    assert n_files <= calls.MOST_FILES[row]
 
 
 def test_the_calls_of_a_query_are_counted_one_by_one():

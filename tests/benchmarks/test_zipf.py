@@ -6,6 +6,7 @@ import pytest
 from benchmarks._zipf import ZipfText
 
 
+@pytest.mark.slow
 def test_norms_sparsity_grades_and_seeds():
     stream = ZipfText(n_queries=20, n_words=5000, seed=3)
     X, y, qid = stream.block()

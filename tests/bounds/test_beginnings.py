@@ -18,6 +18,7 @@ def queries(seed, n, teacher):
         yield X, np.digitize(X @ teacher + 0.5 * rng.normal(size=5), [0.0, 1.5])
 
 
+@pytest.mark.slow
 @given(
     seed=st.integers(0, 10**6),
     scale=st.sampled_from([-5.0, 0.3, 5.0]),

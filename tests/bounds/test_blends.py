@@ -53,6 +53,7 @@ def fixed(column):
     return ranker
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 10**6), n=st.integers(1, 12), keep=st.sampled_from([1.0, 0.9]), prior=st.booleans())
 @settings(max_examples=60)
 def test_the_bound_holds_at_all_times_for_any_served_rankings(seed, n, keep, prior):
@@ -79,6 +80,7 @@ def test_the_bound_holds_at_all_times_for_any_served_rankings(seed, n, keep, pri
         assert min(L - np.log(first) / eta) + delta + (X - H) + 1e-9 >= X
 
 
+@pytest.mark.slow
 def test_the_counterexample_of_blends():
     """Two rankers that disagree, and grades against what is served: all is lost, by the better ranker about half."""
     model = BlendRanker([fixed(0), fixed(1)], measure="ndcg", grid=1)
@@ -98,8 +100,12 @@ def test_the_counterexample_of_blends():
     assert certificate.totals["n_drawn"] > 0
     # The mean of the candidates is served only while G is at most the budget.
     assert model.account.serving_gap <= BUDGET + 1.0 + 1e-9
-    closed = certificate.bound("blend_closed_bound")
-    assert lost <= closed + 1e-9
+    # Grades depend on the draws, so the bound in expectation does not hold; with the luck of the draws it does.
+    closed, path = certificate.bound("blend_closed_bound"), certificate.bound("blend_path_bound")
+    assert closed < lost <= path + 1e-9
+    assert path - closed == pytest.approx(certificate.facts["luck"])
+    told = {check.name: check.verdict for check in certificate.bounds}
+    assert told == {"blend_bound": "holds", "blend_closed_bound": "exceeded by luck", "blend_path_bound": "holds"}
 
 
 def test_what_a_blend_served_is_in_its_certificate():
@@ -116,7 +122,7 @@ def test_what_a_blend_served_is_in_its_certificate():
     a, least = model.account, model.candidate_losses.min()
     exact = least + math.log(len(model.candidates)) / model.step + a.mixability_gap + a.served - a.mixed
     assert certificate.bound("blend_bound") == pytest.approx(exact)
-    assert f"L* = {least:,.6g}, of N = {len(model.candidate_losses)}, with the weights" in str(certificate)
+    assert f"L* = {least:,.6g}, of N = {len(model.candidate_losses)}: " in str(certificate)
     twin = from_bytes(to_bytes(model))
     assert certificate_of(twin).to_dict() == certificate.to_dict()
 
@@ -150,7 +156,7 @@ def test_a_prior_on_what_ranks_today():
     assert certificate.bound("blend_bound") <= against_today + 1e-12
     (row,) = (row for row in certificate.rows() if row.name == "favoured")
     assert row.value == pytest.approx(against_today, abs=1e-12)
-    assert row.text == f"number 1 lost {model.candidate_losses[2]:,.6g}, so the loss is at most {against_today:,.6g}"
+    assert row.text == f"PerceptronRanker lost {model.candidate_losses[2]:,.6g}, so the loss is at most {against_today:,.6g}"
     young = BlendRanker([today, RidgeRanker()], grid=2, prior=(0.5, 0.0))
     young.learn_one(np.arange(10.0)[:, None] * np.ones(5), [1] + 9 * [0])
     assert "which says nothing yet" in str(certificate_of(young))

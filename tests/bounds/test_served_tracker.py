@@ -140,6 +140,7 @@ def test_a_ranker_around_which_nothing_is_measured_says_so():
         GradientRanker().learn_one(np.eye(2), [1, 0], served=[0.0, 0.0])
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10**6), st.sampled_from([None, 0.2, 1.0]), st.sampled_from([0.0, 1.0]), st.booleans())
 @settings(max_examples=30)
 def test_moving_comparators_are_certified(seed, cap, beta, served):

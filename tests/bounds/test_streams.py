@@ -29,6 +29,7 @@ ATTAINED = {
 }
 
 
+@pytest.mark.first(3)
 @pytest.mark.parametrize("theorem", reference.THEOREMS, ids=lambda theorem: theorem.__name__)
 def test_no_stream_violates_a_theorem_and_some_attain_it(theorem):
     largest = {}
@@ -40,6 +41,7 @@ def test_no_stream_violates_a_theorem_and_some_attain_it(theorem):
         assert largest[name] == pytest.approx(1.0, abs=1e-6), name
 
 
+@pytest.mark.slow
 @given(st.sampled_from(reference.THEOREMS), st.integers(0, 2**32))
 @settings(max_examples=150)
 def test_no_stream_violates_any_theorem(theorem, seed):

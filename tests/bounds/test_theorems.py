@@ -142,6 +142,7 @@ def repeat_counterexample(model, teacher, stop, block):
     return tracker
 
 
+@pytest.mark.slow
 def test_the_counterexample_violates_theorem_5_with_step_1_and_obeys_it_with_the_theory_step():
     # The smallest u with u . (A - B) >= 1 and u . (B - C) >= 1: u = (p, q) / a, p = 1 and 0.5 p - 0.3 q = -1, so q = 5.
     teacher = np.array([1.0, 5.0]) / A
@@ -263,17 +264,6 @@ def test_slam_is_convex(seed):
     assert (
         between <= share * reference.slam(v, s.tolist(), grades) + (1 - share) * reference.slam(v, t.tolist(), grades) + 1e-12
     )
-
-
-def test_scores_are_permutation_equivariant():
-    """Theorem 10 of [CT]."""
-    rng = np.random.default_rng(0)
-    model = PerceptronRanker()
-    X = rng.normal(size=(9, 4))
-    model.learn_one(X, rng.integers(0, 3, 9))
-    for _ in range(20):
-        p = rng.permutation(9)
-        assert model.predict_one(X[p]) == np.array(model.predict_one(X))[p].tolist()
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,7 @@ def test_comparator_loss_by_hand():
     assert tracker.totals.mass == pytest.approx(loss)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("credit", ["argmax", "spread"])
 @pytest.mark.parametrize("shift", [0.0, 1e7])
 def test_many_documents_and_a_shift_that_cancels(credit, shift):

@@ -18,11 +18,11 @@ def held(seeds):
 
 def test_certificates_agree_with_the_losses_of_curves_and_trees(monkeypatch):
     monkeypatch.setattr(growing_trees, "_EVIDENCE", -1e9)  # Trees are served from the first one on.
-    assert len(held([1])) == 5
+    assert len(held([1])) == 4
 
 
 def test_while_trees_wait_for_evidence_the_account_holds_too():
-    assert len(held([2])) == 5
+    assert len(held([2])) == 4
 
 
 @pytest.mark.slow

@@ -115,6 +115,7 @@ class HoldsAddresses(Plain):
         self._module = Addressed()
 
 
+@pytest.mark.slow
 def test_a_ranker_whose_pickles_differ_passes():
     model = HoldsAddresses()
     assert pickle.dumps(model) != pickle.dumps(model)
@@ -149,6 +150,7 @@ def test_every_fault_is_found(cls):
     assert FAULTS[cls] in failed(cls(), FAULTS[cls])
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("spoiled", [False, True])
 def test_the_ranker_of_the_documentation_fails_once_it_forgets_its_weights(spoiled):
     found = failed(documented_ranker(spoiled=spoiled)())
@@ -197,6 +199,7 @@ class Faulty(QueryTransformer):
         return self._transform_block(block)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize(
     ("fault", "check"),
     [

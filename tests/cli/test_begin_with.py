@@ -30,6 +30,7 @@ def run(run, tmp_path, monkeypatch):
     return run
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize(("files", "today"), [(TABLE, "today.txt"), (("log.txt",), "numbers.txt")], ids=["table", "letor"])
 def test_a_run_begins_as_the_model_of_today(run, files, today):
     code, out, err = run("train", *files, "--begin-with", today, "--save", "m", "--certify", "--json")

@@ -89,6 +89,7 @@ def test_each_kind_of_log_is_learned(origin, folder, capsys):
     assert load(model).rank_one({"bad": {"x": -1.0}, "good": {"x": 1.0}}) == ["good", "bad"]
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize(
     ("origin", "named", "kind", "examination"),
     [
@@ -257,6 +258,7 @@ def only_shown(log):
     return log[log.position.notna()].assign(propensity=log.above)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize(
     ("origin", "change", "message"),
     [
@@ -285,6 +287,7 @@ def test_a_log_that_contradicts_its_declared_origin_is_refused(origin, change, m
     assert not (tmp_path / "m").exists()
 
 
+@pytest.mark.slow
 def test_an_outcome_is_no_feature_and_a_leak_is_named(folder, tmp_path, capsys):
     log = pd.read_csv(folder / "shuffled.csv", index_col=0)
     clicked = log.click.eq("click")
@@ -299,6 +302,7 @@ def test_an_outcome_is_no_feature_and_a_leak_is_named(folder, tmp_path, capsys):
     assert re.search(r"foretells the clicks, .*: later \(100.0% of pairs with different values, 39% of all\); left out", err)
 
 
+@pytest.mark.slow
 def test_what_graded_training_takes(folder, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     log = pd.read_csv(folder / "shuffled.csv", index_col=0)

@@ -40,6 +40,7 @@ def run(capsys, tmp_path, monkeypatch):
     return run
 
 
+@pytest.mark.slow
 def test_a_model_of_files_is_served_and_one_that_was_served_ranks_files(run):
     run("train", "train.txt", "-q", "--save", "m")
     X, _ = next(read("test.txt"))
@@ -147,6 +148,7 @@ def test_trec_evals_figures_from_the_command_line(run):
     assert metric("ndcg_linear@10").name == "NDCG_linear@10"
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_a_table_goes_through_every_command(run, kind):
     import polars

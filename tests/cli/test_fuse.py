@@ -258,6 +258,7 @@ def test_clicks_in_place_of_judgements(clicked, capsys):
     assert "vector: +" in out
 
 
+@pytest.mark.slow
 def test_clicks_on_lists_with_probabilities_and_without_any(clicked, capsys):
     lines = (clicked / "log.csv").read_text().splitlines()
     # In random order a document has the chance of 1 in those that are left.

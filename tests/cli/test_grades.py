@@ -105,6 +105,7 @@ def ubi(folder):
     return folder / "ubi.ndjson"
 
 
+@pytest.mark.slow
 def test_ubi_is_judged_as_its_table_is(log, tmp_path, capsys):
     made = [tmp_path / "ubi.csv", tmp_path / "table.csv"]
     assert run_command(capsys, "grades", ubi(tmp_path), "--out", made[0], "--per-session", 2)[0] == 0
@@ -124,6 +125,7 @@ def test_ubi_trains_and_compares(tmp_path, capsys):
     assert (code, "lists that were not random" in err) == (2, True)
 
 
+@pytest.mark.slow
 def test_events_without_queries_have_no_texts(tmp_path, capsys):
     path = ubi(tmp_path)
     path.write_text("".join(line for line in path.open() if "user_query" not in line))
@@ -141,6 +143,7 @@ def test_lists_without_a_user_are_counted_where_users_are_capped(tmp_path, capsy
     assert json.loads(run_command(capsys, *options, "--json")[1])["uncapped"] == {"who": 450}
 
 
+@pytest.mark.slow
 def test_lists_without_a_text_say_nothing_about_positions(tmp_path, capsys):
     log = log_of()
     log.loc[log["session"].str[-1] < "5", "text"] = None

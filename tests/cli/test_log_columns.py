@@ -40,6 +40,7 @@ def folder(tmp_path, monkeypatch):
 RECOGNISED = "'session_id' is the query, 'jobId' is the document, 'Rank' is the position, 'clicked' is the click"
 
 
+@pytest.mark.slow
 def test_train_names_and_recognises_all_columns(run, folder):
     """A table with another name for the position was refused, and no option could name it."""
     found = {}

@@ -10,7 +10,8 @@ import pytest
 
 from online_rank import AdditiveRanker, LossTracker, PerceptronRanker, evaluate, read
 from online_rank.cli import main
-from online_rank.cli.report import QueryLog, write_report
+from online_rank.cli.query_log import QueryLog
+from online_rank.cli.report import write_report
 from online_rank.metrics import metric
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -63,6 +64,7 @@ class Page(HTMLParser):
         self.text.append(data)
 
 
+@pytest.mark.slow
 def test_the_page_is_whole_and_fetches_nothing(letor, tmp_path, capsys):
     assert train(letor, "--ranker", "perceptron", "--test", letor, "--report", tmp_path / "out", "--json") == 0
     report = json.loads(capsys.readouterr().out)
@@ -140,6 +142,7 @@ def test_curves_of_few_features_are_shown_in_one_picture(tmp_path, n_features, p
     assert any("4 more features" in text for text in page.text) == (n_features == 40)
 
 
+@pytest.mark.slow
 def test_a_certificate_is_shown(tmp_path, letor):
     tracker, log = LossTracker(PerceptronRanker(), comparators={"truth": [1.0, -1.0, 0.0]}), QueryLog("ndcg@10")
     with read(letor, with_ids=True) as queries:
@@ -167,6 +170,7 @@ def test_a_certificate_is_shown(tmp_path, letor):
     assert len(page.images) == 5
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("text", ["0 qid:1 1:0.5\n", "1 qid:1 1:0.5\n0 qid:1 1:0.2\n"], ids=["nothing to learn", "one query"])
 def test_small_runs(tmp_path, text, capsys):
     (tmp_path / "few.txt").write_text(text)

@@ -40,6 +40,7 @@ def table(command):
     return TABLE if command == "evaluate" else TABLE[:2]
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize(
     ("model", "file", "told"),

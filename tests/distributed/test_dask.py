@@ -88,6 +88,7 @@ def test_a_worker_that_is_killed_half_way_loses_nothing(client, files, tmp_path)
     assert int(mark.read_text()) > 0
 
 
+@pytest.mark.slow
 def test_what_a_worker_raises_is_raised(files, tmp_path):
     from online_rank.distributed.dask import train
 

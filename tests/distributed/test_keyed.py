@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from online_rank import PerceptronRanker, StreamScaler, SwapRanker
+from online_rank import AdditiveRanker, PerceptronRanker, StreamScaler, SwapRanker
 from online_rank.distributed import to_bytes
 from online_rank.distributed.keyed import KeyedRankers, KeyedStateError, rankers
 from online_rank.distributed.parts import MAX_VALUE, cut, joined, names_of, written
@@ -174,6 +174,22 @@ def test_bad_states_and_arguments():
         KeyedRankers(graded, every=0)
 
 
+def test_keys_that_began_before_there_were_trees_continue_without_them():
+    state, earlier = State(), KeyedRankers(lambda: RankingService(AdditiveRanker(trees=0)), every=2)
+    docs = {f"d{j}": {"a": float(j)} for j in range(3)}
+    for n in range(0, 8, 2):
+        for i, request in enumerate(({"id": n, "docs": docs}, {"id": n, "grades": {"d0": 0, "d1": 1, "d2": 2}})):
+            earlier.event(json.dumps(request).encode(), "k", state, "events", 0, n + i)
+    ask, kept = json.dumps({"id": 9, "docs": docs}).encode(), State(state)
+    later = KeyedRankers(lambda: RankingService(AdditiveRanker()), every=2)
+    with pytest.warns(UserWarning, match="keys that began with an earlier version: AdditiveRanker keeps trees=0"):
+        answer = later.event(ask, "k", kept, "events", 0, 9)
+    assert answer["scores"] == earlier.event(ask, "k", state, "events", 0, 9)["scores"]
+    other = KeyedRankers(lambda: RankingService(AdditiveRanker(trees=9)), every=2)
+    with pytest.raises(KeyedStateError, match="other settings"):
+        other.event(ask, "k", state, "events", 0, 10)
+
+
 def long_query(i, n_documents=10):
     features = [{f"feature {k}": round(0.1 * i + 7.3 * j + k, 3) for k in range(5)} for j in range(n_documents)]
     return {"id": i, "docs": {f"document-{i}-{j}": of for j, of in enumerate(features)}}
@@ -183,6 +199,7 @@ def long_service():
     return RankingService(PerceptronRanker(), wait_bytes=1 << 24)
 
 
+@pytest.mark.slow
 def test_no_value_of_the_state_is_larger_than_a_broker_takes_and_only_what_changed_is_written():
     handle, state, sizes = KeyedRankers(long_service, every=100), State(), []
     state.set_bytes = lambda name, value: (sizes.append((name, len(value))), State.set_bytes(state, name, value))
@@ -280,6 +297,7 @@ def test_a_key_begins_again_after_its_time_and_the_same_after_a_failure():
     assert KeyedRankers(graded, every=10).service("k", state).stats()["ranked"] == 1
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.sampled_from([2, 7, 50]), st.integers(1, 9)), min_size=1, max_size=4), st.data())
 @settings(max_examples=12)
 def test_every_may_be_changed(lives, data):

@@ -273,6 +273,7 @@ def tracked(rounds, raw=False, **options):
     return mixed["LossTracker"] if raw else mixed
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**32), st.integers(2, 5), st.integers(1, 4), st.sampled_from([0.0, 0.4]), st.booleans())
 @settings(max_examples=30)
 def test_no_mixed_run_violates_its_certificate(seed, n_machines, n_rounds, beta, raw):

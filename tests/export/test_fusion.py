@@ -95,6 +95,7 @@ EXACT = {
 }
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("to", EXACT)
 @pytest.mark.parametrize("weights", [[1.0, 2.0, 0.5], [0.3, 0.0, 0.7]])
 def test_an_engine_that_carries_the_model_ranks_as_it_does(to, weights):
@@ -107,6 +108,7 @@ def test_an_engine_that_carries_the_model_ranks_as_it_does(to, weights):
     assert (found.why_fitted, found.changed, found.changed_first) == (None, 0.0, 0.0)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("to", FUSION)
 def test_the_nearest_is_fitted_and_its_changed_rankings_are_counted(to):
     rng, model = np.random.default_rng(3), hybrid(RUNS, today="rrf")
@@ -180,6 +182,7 @@ PECULIAR = [
 ]
 
 
+@pytest.mark.first(1)
 def test_sql_adds_all_parts_and_features(database):
     weights = {"r0 minmax": 1.0, "r1 reciprocal_rank": 40.0, "r2 found": -0.25, "r1 minmax": 0.5, "price": 0.125}
     weights |= {"r0 zscore": 0.75, "r1 zscore": -0.375, "r2 zscore": 0.5}

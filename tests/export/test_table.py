@@ -116,6 +116,7 @@ def taught(make):
     return model
 
 
+@pytest.mark.first(1)
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize(("first", "takers"), [pytest.param(*cell, id=cell[0]) for cell in cells()])
 def test_a_cell(first, takers):

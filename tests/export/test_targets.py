@@ -96,12 +96,14 @@ def available(to):
         pytest.importorskip(module)
 
 
+@pytest.mark.slow
 def test_models_are_of_the_kinds_that_they_stand_under(models):
     assert set(MODELS) == set(KINDS) - {"fusion"}
     for kind, model in models:
         assert simplified(form_of(model))[1] == kind, model
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize("to", TARGETS)
 def test_a_target_computes_the_model_or_refuses_it(to, models, tmp_path):
     available(to)
@@ -135,6 +137,7 @@ def test_a_target_computes_the_model_or_refuses_it(to, models, tmp_path):
                 np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance * scale)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("to", ["vespa", "painless"])
 def test_what_is_missing_counts_as_0_unless_the_model_knows_missing_values(to, models):
     for kind, model in models:

@@ -91,6 +91,7 @@ def test_grades_are_cut_by_shares_of_the_pairs_unless_cuts_are_given():
     assert [j.grade for j in given.judged] == [int(j.attraction >= 1.0) for j in given.judged]
 
 
+@pytest.mark.slow
 def test_the_examination_is_estimated_from_documents_that_moved():
     made = judgements(log_of(6000))
     assert made.examination == pytest.approx([1, 1 / 2, 1 / 3, 1 / 4], abs=0.08)

@@ -23,6 +23,7 @@ def test_matches_by_hand():
         _ = log.examination
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("eta", [0.0, 1.0, 2.0])
 def test_finds_the_examination_of_a_log_of_two_rankers(eta):
     rng, who, log = np.random.default_rng(0), PositionUser((0.3, 0.6, 0.9), eta=eta, seed=1), NaturalVariation(k=5)

@@ -17,6 +17,7 @@ from tests.reference import clicks as reference
 SCORES = {"a": 0.3, "b": 0.31, "c": 0.3, "d": 0.29}
 
 
+@pytest.mark.slow
 def test_law_of_the_draws():
     # Chi-square over all rankings of 2 of 4 documents; a fixed seed, so that it passes always or never.
     policy = PlackettLuce(k=2, seed=8)
@@ -53,6 +54,7 @@ def test_an_impression_says_how_it_was_drawn():
     assert shown.chances == pytest.approx(three.chances[:2])
 
 
+@pytest.mark.slow
 def test_fair_pairs_exchange_neighbours_half_of_the_time():
     policy, n = FairPairs(k=5, seed=2), 4000
     scores = [0.1, 0.6, 0.5, 0.4, 0.3, 0.2]  # best first: 1 2 3 4 5 0
@@ -160,6 +162,7 @@ def kept_by(policy, scores):
     return expected[:k] / discounts
 
 
+@pytest.mark.slow
 def test_the_law_with_newcomers():
     """Chi-square over all lists of 3 of 5 documents, and the probabilities that impressions state."""
     policy, scores, n = PlackettLuce(k=3, keep=0.7, newcomers=0.25, seed=3), [0.0, 4.0, 3.9, 3.8, 0.1], 20_000

@@ -11,6 +11,7 @@ from online_rank.feedback import FairPairs, Impression, PlackettLuce
 from online_rank.stream.clicks import PositionUser
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("policy", [PlackettLuce(k=6, seed=1), FairPairs(k=6, seed=1)])
 @pytest.mark.parametrize("eta", [1.0, 2.0])
 def test_examination_is_found(policy, eta):

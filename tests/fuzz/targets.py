@@ -21,7 +21,8 @@ from uvicorn.server import ServerState
 
 from online_rank import PerceptronRanker, StreamScaler, read
 from online_rank.query import Block, SparseRows
-from online_rank.serving.asgi import Limits, Refused, is_local
+from online_rank.serving.asgi import Limits, Refused
+from online_rank.serving.http import is_local
 from online_rank.serving.protocol import RankingService
 from online_rank.serving.server import server
 from online_rank.storage.archive import read_archive, write_archive

@@ -4,6 +4,8 @@ import ast
 import importlib
 from pathlib import Path
 
+import pytest
+
 import online_rank
 
 ROOT = Path(online_rank.__file__).parent
@@ -36,6 +38,7 @@ def without_wrapper(kernel):
     return bool(getattr(kernel, "targetoptions", {}).get("no_cpython_wrapper"))
 
 
+@pytest.mark.slow
 def test_no_module_calls_a_kernel_that_only_kernels_can_call():
     calls = [
         (f"{path.relative_to(ROOT)}:{line}", kernel)

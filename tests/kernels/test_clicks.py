@@ -36,6 +36,7 @@ def drawn(kind, gains, logits, rest, n_shown=None):
     return clicks.Drawn(kind, shown, places, np.array(gains, float), places, np.array(logits, float), float(rest), no_chances)
 
 
+@pytest.mark.first(3)
 @pytest.mark.parametrize("logits", LOGITS.values(), ids=LOGITS)
 @pytest.mark.parametrize(("m", "k"), [(2, 2), (5, 5), (6, 3), (6, 6)])
 def test_rho_of_every_pair_of_every_ranking(logits, m, k):
@@ -72,6 +73,7 @@ def test_considered_is_up_to_one_after_the_last_click():
         assert kernels.considered(np.array(gains, float)) == n
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize(("m", "k"), [(4, 4), (5, 3)])
 @pytest.mark.parametrize("name", ["spread", "tied"])
 def test_credit_of_every_click_pattern_of_every_ranking(name, m, k):
@@ -153,6 +155,7 @@ def some_baseline(seed=0):
     return np.stack([rng.uniform(0, 9, (kernels.PLACES,) * 2), rng.normal(size=(kernels.PLACES,) * 2)])
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("name", ["spread", "tied"])
 @pytest.mark.parametrize(("k", "n_shown"), [(4, 4), (3, 3), (3, 2), (4, 1)])
 def test_credit_less_the_baseline_of_every_click_pattern(name, k, n_shown):
@@ -189,6 +192,7 @@ def test_credit_less_the_baseline_of_every_click_pattern(name, k, n_shown):
             assert met[1].sum() == pytest.approx(differences, abs=1e-12)
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize("user", USERS.values(), ids=USERS)
 @pytest.mark.parametrize(("k", "n_shown"), [(4, 4), (3, 3), (4, 2), (3, 1)])
 def test_no_net_push_between_documents_that_attract_alike(user, k, n_shown):

@@ -11,17 +11,9 @@ from tests.reference import growing_trees as reference
 WINDOW, GROWING = Module(window), Module(growing)
 
 
-def arrays(trees):
-    return window.Window(trees._bins, trees._documents, trees._queries, trees._integers)
-
-
-def growth(trees):
-    return growing.Growth(trees._splits, trees._trees, trees._sample, trees._packed, trees._integers, trees._numbers)
-
-
 def push(trees, bins, given, target, weight=1.0, number=0):
     trees.make_room(len(given), 400)
-    WINDOW.push(arrays(trees), bins, len(given), np.array(given), np.array(target), weight, number)
+    WINDOW.push(trees.window, bins, len(given), np.array(given), np.array(target), weight, number)
 
 
 def taught(rng, n, m=12, d=5, weights=(1.0,)):
@@ -41,27 +33,27 @@ def taught(rng, n, m=12, d=5, weights=(1.0,)):
 def grow(trees, most=1e18, signs=None):
     """Take steps of as many operations; returns how many were taken."""
     trees.make_room(1, 400)
-    limits, before = trees.limits(400), trees._numbers[growing.SPENT]
-    trees._numbers[growing.HAVE] = 1e18
+    limits, before = trees.limits(400), trees.growth.numbers[growing.SPENT]
+    trees.growth.numbers[growing.HAVE] = 1e18
     plan = growing.Plan(int(limits[0]), limits[1], 0, int(limits[2]))
-    signs = np.zeros(len(trees._bins), dtype=np.int64) if signs is None else signs
-    GROWING.grow(arrays(trees), growth(trees), plan, signs, most)
-    return trees._numbers[growing.SPENT] - before
+    signs = np.zeros(len(trees.window.bins), dtype=np.int64) if signs is None else signs
+    GROWING.grow(trees.window, trees.growth, plan, signs, most)
+    return trees.growth.numbers[growing.SPENT] - before
 
 
 def grow_until(trees, phase, signs=None):
     """Take small steps until a tree is in a phase."""
     for _ in range(10_000):
         grow(trees, 1.0, signs)
-        if trees._integers[growing.PHASE] == phase:
+        if trees.growth.integers[growing.PHASE] == phase:
             return
     raise AssertionError("it never gets there")
 
 
 def queries(trees):
     """(first document, number) of the queries of the window, the oldest first."""
-    first, count = trees._integers[[window.FIRST, window.COUNT]]
-    rows = trees._queries[(first + np.arange(count)) % len(trees._queries)]
+    first, count = trees.growth.integers[[window.FIRST, window.COUNT]]
+    rows = trees.window.queries[(first + np.arange(count)) % len(trees.window.queries)]
     return [(int(row[window.START]), int(row[window.SIZE])) for row in rows]
 
 
@@ -97,48 +89,51 @@ def test_a_query_larger_than_the_window_is_left_out():
 
 def test_a_larger_window_keeps_all_queries_and_a_smaller_one_the_last():
     trees = taught(np.random.default_rng(0), 30)
-    before = {number: trees._bins[:, at : at + m].copy() for number, (at, m) in enumerate(queries(trees))}
+    before = {number: trees.window.bins[:, at : at + m].copy() for number, (at, m) in enumerate(queries(trees))}
     trees._rearrange(2000, 100)
     assert queries(trees) == [(12 * q, 12) for q in range(30)]
-    assert all(np.array_equal(trees._bins[:, 12 * q : 12 * q + 12], before[q]) for q in range(30))
+    assert all(np.array_equal(trees.window.bins[:, 12 * q : 12 * q + 12], before[q]) for q in range(30))
     trees._rearrange(50, 100)
     assert queries(trees) == [(0, 12), (12, 12), (24, 12), (36, 12)]
-    assert np.array_equal(trees._bins[:, :12], before[26])
-    assert trees._queries[0, window.NUMBER] == 26
+    assert np.array_equal(trees.window.bins[:, :12], before[26])
+    assert trees.window.queries[0, window.NUMBER] == 26
 
 
 @pytest.mark.parametrize("weights", [(1.0,), (1.0, 0.25)])
 def test_a_tree_has_the_best_splits_of_its_sample_and_leaves_of_the_whole_window(weights):
     trees = taught(np.random.default_rng(1), 40, weights=weights)
     grow_until(trees, growing.SPLIT)
-    n, chosen = int(trees._integers[growing.SAMPLED]), trees._integers[growing.CHOSEN :][: trees._integers[growing.COLUMNS]]
+    n, chosen = (
+        int(trees.growth.integers[growing.SAMPLED]),
+        trees.growth.integers[growing.CHOSEN :][: trees.growth.integers[growing.COLUMNS]],
+    )
     assert 12 * 24 < n < 12 * 40
-    bins, packed = trees._sample[: len(chosen), :n].T.tolist(), trees._packed[:n]
+    bins, packed = trees.growth.sample[: len(chosen), :n].T.tolist(), trees.growth.packed[:n]
     units = (packed & 0xFFFFFFFF).tolist()
     assert set(units) == {reference.unit(w) for w in weights}
     share = max(0.25, n / 480)
     columns, thresholds = reference.grow(bins, (packed >> 32).tolist(), units, 100.0 * share, 20.0 * share)
     grow_until(trees, growing.SCORE)
-    assert trees._splits[0, :15].tolist() == [0 if c is None else chosen[c] for c in columns]
-    assert trees._splits[0, 15:].tolist() == [leaves.NEVER if t is None else t for t in thresholds]
+    assert trees.growth.splits[0, :15].tolist() == [0 if c is None else chosen[c] for c in columns]
+    assert trees.growth.splits[0, 15:].tolist() == [leaves.NEVER if t is None else t for t in thresholds]
     sums, counts = np.zeros(16), np.zeros(16)
     for q, (at, m) in enumerate(queries(trees)):
-        given, target = trees._documents[:, at : at + m].tolist()
+        given, target = trees.window.documents[:, at : at + m].tolist()
         for i, r in enumerate(reference.residuals(target, given)):
-            v = reference.leaf(trees._bins[:, at + i], trees._splits[0, :15], trees._splits[0, 15:])
+            v = reference.leaf(trees.window.bins[:, at + i], trees.growth.splits[0, :15], trees.growth.splits[0, 15:])
             sums[v] += weights[q % len(weights)] * r
             counts[v] += weights[q % len(weights)]
     values = 0.2 * sums / (counts + 100.0)
-    assert trees._trees[0, :16].tolist() == pytest.approx(values.tolist())
-    assert trees._trees[0, leaves.MEANS : leaves.SEEN].tolist() == pytest.approx(values.tolist())
-    assert trees._trees[0, leaves.SEEN : leaves.AGE].tolist() == pytest.approx(counts.tolist())
-    before = trees._documents[window.GIVEN].copy()
+    assert trees.growth.trees[0, :16].tolist() == pytest.approx(values.tolist())
+    assert trees.growth.trees[0, leaves.MEANS : leaves.SEEN].tolist() == pytest.approx(values.tolist())
+    assert trees.growth.trees[0, leaves.SEEN : leaves.AGE].tolist() == pytest.approx(counts.tolist())
+    before = trees.window.documents[window.GIVEN].copy()
     grow_until(trees, growing.COPY)
     keep = trees.limits(400)[1]
     for at, m in queries(trees):
         for i in range(at, at + m):
-            v = reference.leaf(trees._bins[:, i], trees._splits[0, :15], trees._splits[0, 15:])
-            assert trees._documents[window.GIVEN, i] == pytest.approx(keep * before[i] + values[v], rel=1e-6, abs=1e-6)
+            v = reference.leaf(trees.window.bins[:, i], trees.growth.splits[0, :15], trees.growth.splits[0, 15:])
+            assert trees.window.documents[window.GIVEN, i] == pytest.approx(keep * before[i] + values[v], rel=1e-6, abs=1e-6)
 
 
 def test_small_steps_grow_the_trees_of_large_ones():
@@ -147,23 +142,23 @@ def test_small_steps_grow_the_trees_of_large_ones():
         grow(large, 1.0)
     while small.n_grown < 5:
         grow(small, 1000.0 if small.n_grown % 2 else 1.0)
-    assert np.array_equal(large._splits[:5], small._splits[:5])
+    assert np.array_equal(large.growth.splits[:5], small.growth.splits[:5])
 
 
 def test_steps_stop_when_they_have_taken_their_operations():
     trees = taught(np.random.default_rng(3), 60)
     taken = [grow(trees, 2000.0) for _ in range(40)]
     assert max(taken) <= 2000.0 + 4096.0
-    assert trees._numbers[growing.SPENT] == pytest.approx(sum(taken))
+    assert trees.growth.numbers[growing.SPENT] == pytest.approx(sum(taken))
 
 
 def test_no_tree_splits_by_a_feature_with_a_sign():
     trees = taught(np.random.default_rng(4), 60)
     while trees.n_grown < 3:
         grow(trees, 1.0, np.array([1, 0, 0, 0, 0]))
-    split = trees._splits[:3, leaves.N_NODES :] < leaves.NEVER
+    split = trees.growth.splits[:3, leaves.N_NODES :] < leaves.NEVER
     assert split.any()
-    assert (trees._splits[:3, : leaves.N_NODES][split] != 0).all()
+    assert (trees.growth.splits[:3, : leaves.N_NODES][split] != 0).all()
     signed = taught(np.random.default_rng(4), 60)
     grow(signed, 1e6, -np.ones(5, dtype=np.int64))
     assert signed.n_grown == 0
@@ -173,30 +168,33 @@ def test_the_oldest_tree_makes_room_and_leaves_the_scores_of_the_window():
     trees = taught(np.random.default_rng(5), 60)
     signs = np.zeros(5, dtype=np.int64)
     trees.make_room(1, 2)
-    given = trees._documents[window.GIVEN, :720].astype(float)
+    given = trees.window.documents[window.GIVEN, :720].astype(float)
     for number in range(3):
         plan = growing.Plan(2, 0.9, 0, int(trees.limits(2)[2]))
         for _ in range(10_000):
-            trees._numbers[growing.HAVE] = 1e18
-            GROWING.grow(arrays(trees), growth(trees), plan, signs, 1.0)
-            if trees.n_grown == number + 1 and trees._integers[growing.PHASE] == growing.SCORE:
-                old = trees._integers[growing.OLD : growing.OLD + 30], trees._numbers[growing.OLD_VALUES :][:16].copy()
+            trees.growth.numbers[growing.HAVE] = 1e18
+            GROWING.grow(trees.window, trees.growth, plan, signs, 1.0)
+            if trees.n_grown == number + 1 and trees.growth.integers[growing.PHASE] == growing.SCORE:
+                old = (
+                    trees.growth.integers[growing.OLD : growing.OLD + 30],
+                    trees.growth.numbers[growing.OLD_VALUES :][:16].copy(),
+                )
                 break
-        place = int(trees._integers[growing.PLACE])
+        place = int(trees.growth.integers[growing.PLACE])
         for i in range(720):
             if number == 2:
-                given[i] -= old[1][reference.leaf(trees._bins[:, i], old[0][:15], old[0][15:])]
-            v = reference.leaf(trees._bins[:, i], trees._splits[place, :15], trees._splits[place, 15:])
-            given[i] = 0.9 * given[i] + trees._trees[place, v]
+                given[i] -= old[1][reference.leaf(trees.window.bins[:, i], old[0][:15], old[0][15:])]
+            v = reference.leaf(trees.window.bins[:, i], trees.growth.splits[place, :15], trees.growth.splits[place, 15:])
+            given[i] = 0.9 * given[i] + trees.growth.trees[place, v]
         for _ in range(10_000):
-            trees._numbers[growing.HAVE] = 1e18
-            if trees._integers[growing.PHASE] != growing.SCORE:
+            trees.growth.numbers[growing.HAVE] = 1e18
+            if trees.growth.integers[growing.PHASE] != growing.SCORE:
                 break
-            GROWING.grow(arrays(trees), growth(trees), plan, signs, 1.0)
-        assert trees._documents[window.GIVEN, :720].tolist() == pytest.approx(given.tolist(), abs=1e-5)
+            GROWING.grow(trees.window, trees.growth, plan, signs, 1.0)
+        assert trees.window.documents[window.GIVEN, :720].tolist() == pytest.approx(given.tolist(), abs=1e-5)
     assert place == 0
     assert trees.n_trees == 2
-    assert trees._trees[:2, leaves.BORN].tolist() == [2.0, 1.0]
+    assert trees.growth.trees[:2, leaves.BORN].tolist() == [2.0, 1.0]
 
 
 def test_constant_features_and_equal_targets_give_a_tree_without_splits():
@@ -206,8 +204,8 @@ def test_constant_features_and_equal_targets_give_a_tree_without_splits():
         push(trees, np.full((2, 64), 5, np.uint8), np.zeros(10), np.zeros(10), 1.0, q)
     while trees.n_grown < 1:
         grow(trees, 1.0)
-    assert (trees._splits[0, 15:] == leaves.NEVER).all()
-    assert not trees._trees[0, :32].any()
+    assert (trees.growth.splits[0, 15:] == leaves.NEVER).all()
+    assert not trees.growth.trees[0, :32].any()
 
 
 def test_a_query_earns_for_its_values_and_may_spend_what_a_typical_one_earns():

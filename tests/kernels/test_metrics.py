@@ -50,6 +50,7 @@ def cases():
     return [(name, ties) for name in METRICS for ties in TIES if ties != "ignored" and (name, ties) != ("err", "expected")]
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize(("name", "ties"), cases())
 @settings(max_examples=40)
 @given(
@@ -64,6 +65,7 @@ def test_every_tie_break_of_short_queries(name, ties, query, k, threshold):
     np.testing.assert_allclose(out[0], expect(name, scores, grades, ties, k, threshold), rtol=1e-13)
 
 
+@pytest.mark.first(8)
 @pytest.mark.parametrize("name", METRICS)
 @pytest.mark.parametrize("ties", ["optimistic", "pessimistic"])
 def test_long_queries_sorted_and_selected(name, ties):

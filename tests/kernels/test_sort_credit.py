@@ -49,6 +49,7 @@ def test_equals_share_in_any_order():
         assert mass == pytest.approx(2 * share)
 
 
+@pytest.mark.slow
 @given(queries())
 @settings(max_examples=150)
 def test_credit_is_a_sum_over_violated_pairs_of_its_mass(query):

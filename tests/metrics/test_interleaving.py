@@ -87,6 +87,7 @@ def test_points_decide():
     assert (interval.n, interval.lower, interval.upper) == (4, 0.0, 1.0)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("name", ["perfect", "trust", "position2"])
 def test_the_better_ranker_is_found_and_equal_ones_are_not_distinguished(name):
     grades = [0, 2, 0, 1, 0, 0]

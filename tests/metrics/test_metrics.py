@@ -121,6 +121,7 @@ def test_more_values_by_hand():
     assert metric("map_attainable@2").value_one([1, 0, 1, 1], [4.0, 3.0, 2.0, 1.0]) == 1 / 2
 
 
+@pytest.mark.first(3)
 @pytest.mark.parametrize(
     "name", ["ndcg@3", "dcg_linear@2", "map", "mrr", "p@2", "recall@2", "hit_rate@2", "err@3", "linear_ndcg"]
 )

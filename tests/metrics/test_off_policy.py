@@ -83,6 +83,7 @@ def test_short_lists_end_for_both():
     assert x.tolist() == [0.5, 0.5]
 
 
+@pytest.mark.slow
 def test_estimates_and_interval_on_a_long_log(tmp_path):
     policy, value, who = PlackettLuce(k=3, seed=4), OffPolicyValue((0.6, 0.4)), user("navigational", seed=5)
     target, logs = [1, 3, 4, 0, 2], []
@@ -209,6 +210,7 @@ def test_swaps_prefer_nobody_without_a_preference(attraction):
     assert mean > -1e-12
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("policy", [PlackettLuce(k=4, seed=1), FairPairs(k=4, seed=1)])
 def test_the_better_ranker_is_found_from_a_log(policy, tmp_path):
     comparison, who = SwapComparison(4), user("trust", seed=3)

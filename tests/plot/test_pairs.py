@@ -55,6 +55,7 @@ def test_heat_maps_have_one_scale_of_colours_and_the_names_of_features(model):
     np.testing.assert_array_equal(shown, pair_shapes_of(model, 1)[0].effect.T)
 
 
+@pytest.mark.slow
 def test_a_page_of_a_run_has_them(model, tmp_path):
     figures = {"files": ["log.csv"], "features": 4, "verdict": "x", "measure": "ndcg@10"}
     page = write_figures(tmp_path, figures=figures, settings={}, model=model, names=NAMES).read_text()

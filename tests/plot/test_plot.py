@@ -145,6 +145,7 @@ def test_what_cannot_be_drawn(tracker, call, error, message):
         call(tracker)
 
 
+@pytest.mark.slow
 def test_without_matplotlib_it_says_what_to_install():
     code = (
         "import sys; sys.modules['matplotlib'] = None\n"
@@ -156,6 +157,7 @@ def test_without_matplotlib_it_says_what_to_install():
     assert 'pip install "online_rank[plot]"' in done.stdout
 
 
+@pytest.mark.slow
 def test_nothing_is_imported_before_the_first_picture():
     code = "import sys; from online_rank import plot; print('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

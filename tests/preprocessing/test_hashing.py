@@ -47,6 +47,7 @@ NAMES = st.text(st.characters(), max_size=8) | st.integers(-5, 5)
 DOCUMENTS = st.lists(st.dictionaries(NAMES, st.floats(-1e3, 1e3), max_size=6), min_size=1, max_size=5)
 
 
+@pytest.mark.slow
 @given(DOCUMENTS, st.integers(1, 24))
 @settings(max_examples=60)
 def test_names_go_where_the_definition_says(documents, bits):
@@ -121,6 +122,7 @@ def test_entries_in_one_column_add_up_exactly():
     assert model.last_round.largest_norm == pytest.approx(max(norms) ** 0.5)
 
 
+@pytest.mark.slow
 def test_other_processes_hash_alike():
     code = (
         "from online_rank import HashedFeatures; print(HashedFeatures(22).transform_one([{'a': 1.0, 'ö': 2.0, 'kind': 'x'}]))"

@@ -371,8 +371,6 @@ def test_bad_queries_are_refused_with_a_remedy():
         step.learn_one(QUERY, at=0.0)
     with pytest.raises(TypeError, match="such a step goes in front of the whole"):
         BlendRanker([History("brand", half_life=9) | PerceptronRanker()]).learn_one([[1.0], [2.0]], [0, 1])
-    with pytest.raises(TypeError, match="at: nothing in"):
-        (History("brand", half_life=9) | PerceptronRanker()).rank_one([{"x": 1.0}], at=1.0)
     with pytest.raises(ValueError, match="features must be finite"):
         step.transform_one({"a": {"brand": float("inf")}})
 

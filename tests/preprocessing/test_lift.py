@@ -84,6 +84,7 @@ def test_one_document_after_the_other(make):
     assert pipeline.rank_one(x) == ranker.rank_one(expected)
 
 
+@pytest.mark.first(2)
 @every_transformer
 def test_every_form_and_block(make):
     stream = [query for query in teacher_queries() if len(query[1])]
@@ -367,6 +368,7 @@ def worded(t):
     return x, {i: (t + i) % 3 for i in range(3)}
 
 
+@pytest.mark.first(3)
 @pytest.mark.parametrize("make", LEARNS.values(), ids=LEARNS)
 def test_what_a_later_step_refuses_is_undone_to_the_entry(make):
     """It is equal to a copy from before the query, also in the order of its entries."""
@@ -481,8 +483,6 @@ def test_windows_of_time_get_the_time_of_the_query():
         one.learn_one(*queries[0])
     with pytest.raises(TypeError, match="give one of the two"):
         one.learn_one(*queries[0], at=seconds, t=start)
-    with pytest.raises(TypeError, match="a transformer of river with a window of time"):
-        (ForEachDocument(groups()) | PerceptronRanker()).learn_one(*queries[0], t=start)
 
 
 @pytest.mark.parametrize("name", ["TargetAgg", "TFIDF", "OrdinalEncoder", "both"])

@@ -63,6 +63,7 @@ values = st.one_of(st.integers(-3, 3).map(float), st.floats(-1e300, 1e300))
 mostly_zero = st.one_of(st.just(0.0), values)
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(
     st.lists(values, min_size=1, max_size=90) | st.lists(mostly_zero, min_size=1, max_size=90),

@@ -39,6 +39,7 @@ def by_hand(run, documents, part, k):
     return [z.get(d, min(z.values())) for d in documents]
 
 
+@pytest.mark.slow
 @given(RUNS, st.sampled_from([0.0, 1.0, 60.0]))
 def test_every_part_is_its_definition(runs, k):
     query = Runs(runs)

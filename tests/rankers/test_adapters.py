@@ -1,9 +1,7 @@
 """PointwiseRanker and PairwiseRanker."""
 
-import copy
 import itertools
 import math
-import pickle
 import tracemalloc
 
 import numpy as np
@@ -82,6 +80,7 @@ def test_pairs_are_drawn_uniformly():
     assert max(abs(count - 64_000 / 16) for count in counts.values()) < 5 * 61
 
 
+@pytest.mark.first(1)
 @every_ranker
 def test_learns(make):
     stream = NoisyTeacher(150, n_features=5, n_documents=(2, 12), grade_shares=(0.4, 0.3, 0.3), noise=0.3)
@@ -93,32 +92,7 @@ def test_learns(make):
     assert np.mean(late[-60:]) < 0.6 * early[0]
 
 
-@every_ranker
-def test_a_block_is_the_loop(make):
-    loop, block = make(), make()
-    stream = [query for query in teacher_queries() if len(query[1])]
-    for X, y in stream:
-        loop.learn_one(X, y)
-    X, y, qid = as_block(stream)
-    block.learn_many(X, y, qid)
-    assert block.predict_many(X).tolist() == loop.predict_many(X, qid).tolist()
-    assert repr(block.last_round) == repr(loop.last_round)
-
-
-@every_ranker
-def test_every_form(make):
-    arrays, dicts = make(), make()
-    for X, y in teacher_queries():
-        arrays.learn_one(X, y)
-        dicts.learn_one(*as_dicts(X, y))
-    X, y = teacher_queries(seed=1)[0]
-    x, _ = as_dicts(X, y)
-    assert list(dicts.predict_one(x).values()) == pytest.approx(arrays.predict_one(X), rel=1e-9)
-    dicts.learn_one([{"a": 1.0, "new": 2.0}, {"new": 3.0}], [0, 1])
-    assert dicts.n_features == 4
-    dicts.predict_one([{"b": 1.0, "never": 1.0}])
-
-
+@pytest.mark.first(1)
 @every_ranker
 def test_round(make):
     model = make()
@@ -213,18 +187,6 @@ def test_weights():
         PointwiseRanker(naive_bayes.GaussianNB()).learn_one(X, y, 2.0)
 
 
-@every_ranker
-def test_copies(make):
-    model = make()
-    for X, y in teacher_queries():
-        model.learn_one(X, y)
-    X, y = teacher_queries(seed=1)[0]
-    for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
-        assert twin.predict_one(X) == model.predict_one(X)
-    assert model.clone().last_round is None
-    assert repr(model.clone()) == repr(model)
-
-
 @pytest.mark.parametrize("name", ["regressor", "binary", "pairwise"])
 def test_river_checks(name):
     checks.check_estimator(RANKERS[name]())
@@ -250,6 +212,7 @@ def test_refused():
         PointwiseRanker(linear_model.LinearRegression(), measure="best")
 
 
+@pytest.mark.slow
 def test_the_dicts_of_documents_and_pairs_are_made_one_at_a_time():
     X = np.random.default_rng(0).normal(size=(40, 3000))
     model = PairwiseRanker(linear_model.LogisticRegression(), n_pairs=50)
@@ -263,6 +226,7 @@ def test_the_dicts_of_documents_and_pairs_are_made_one_at_a_time():
         assert peak < 5e6
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_learning_allocates_no_second_copy_of_the_query(dtype):
     X = np.random.default_rng(0).normal(size=(1000, 300)).astype(dtype)

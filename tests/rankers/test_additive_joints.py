@@ -106,7 +106,7 @@ def test_a_tracker_certifies_it_by_its_own_account(measure_served):
     assert certificate.loss == alone.account.served == tracker.totals.loss
     assert certificate.holds
     assert [check.value for check in certificate.bounds] == [check.value for check in certificate_of(alone).bounds]
-    assert {check.name for check in certificate.bounds} == {"blend_bound", "blend_closed_bound", "additive_mass_bound"}
+    assert {check.name for check in certificate.bounds} == {"blend_bound", "blend_closed_bound", "blend_path_bound"}
     if measure_served:
         assert tracker.totals.served_loss == alone.account.served
     with pytest.raises(TypeError, match="AdditiveRanker is compared with its best fixed blend"):
@@ -323,6 +323,7 @@ def shop(n, seed=0):
         yield x, dict(zip(x, np.digitize(truth, [-1.0, 1.0]).tolist(), strict=True))
 
 
+@pytest.mark.slow
 def test_numbers_and_words_in_one_query_are_a_blend():
     words_of = lambda: HashedFeatures(10, text=("title",), others=False) | PerceptronRanker()  # noqa: E731
     models = [BlendRanker([AdditiveRanker(), words_of()]), AdditiveRanker(), words_of()]
@@ -414,6 +415,7 @@ def cut(stream, n):
     return [stream[k::n] for k in range(n)]
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("make", [lambda: list(queries(160, missing=0.1)), lambda: list(documents(160, levels="abcdefghijkl"))])
 def test_machines_are_mixed(make):
     stream = make()

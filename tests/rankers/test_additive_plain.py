@@ -5,6 +5,7 @@ import pytest
 
 from online_rank import AdditiveRanker, load
 from online_rank._kernels.curves import KNOWN, RIDGE, SPARSE, STRAIGHT
+from online_rank.base.schema import declared_state
 from online_rank.measures import measure
 from online_rank.rankers.members import CURVES, EARLIER, members_of
 from online_rank.rankers.perceptron import PerceptronRanker
@@ -27,8 +28,8 @@ def queries(n, seed=0, m=9, d=4, missing=0.0):
 
 def columns(model, X):
     """g (m, d), and which values are known."""
-    knots = [model._front.knots(j) for j in range(model.n_features)]
-    made = reference.columns(X, knots, model._sums)
+    knots = [declared_state(model).front.knots(j) for j in range(model.n_features)]
+    made = reference.columns(X, knots, declared_state(model).sums)
     return made[:, :, 0], made[:, :, 19]
 
 
@@ -40,26 +41,32 @@ def test_plain_members_learn_as_the_equations_say(missing):
     for t, (X, y) in enumerate(queries(60, missing=missing)):
         if t == 0:
             model.learn_one(X, y)
-            S, n = model._marginals.T.copy()
+            S, n = declared_state(model).marginals.T.copy()
             G, known = columns(model, X)
             straight.learn_one(G, y)
             continue
         G, known = columns(model, X)
-        D = len(model._left)
+        state = declared_state(model)
+        D = len(state.left)
         gram = np.zeros((D, D))
-        gram[np.triu_indices(D)] = model._slow_gram
-        before, left, counted = model._plain.copy(), model._left.copy(), model._numbers[13]
-        places = model._places.copy()
+        gram[np.triu_indices(D)] = state.slow_gram
+        before, left, counted = (
+            state.plain.copy(),
+            state.left.copy(),
+            state.numbers[13],
+        )
+        places = state.places.copy()
         model.learn_one(X, y)
+        state = declared_state(model)
         if len(set(y)) < 2:
             continue
         straight.learn_one(G, y)
-        np.testing.assert_allclose(model._plain[:, STRAIGHT], straight.weights, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(state.plain[:, STRAIGHT], straight.weights, rtol=1e-4, atol=1e-6)
         standard = (y - y.mean()) / y.std()
         S, n = keep * S + standard @ G, keep * n + ((G - G.mean(axis=0)) ** 2).sum(axis=0)
         z = S / (n + 20.0)
         cut = np.sign(z) * np.maximum(np.abs(z) - 2.0 / np.sqrt(n + 20.0), 0.0)
-        np.testing.assert_allclose(model._plain[:, SPARSE], cut, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(state.plain[:, SPARSE], cut, rtol=1e-4, atol=1e-6)
         # The ridge regression: what its scores left, divided by its matrix.
         Z, w = np.zeros((len(X), D)), np.zeros(D)
         for j, (line, present) in enumerate(places.tolist()):
@@ -71,10 +78,10 @@ def test_plain_members_learn_as_the_equations_say(missing):
         full = gram + np.triu(gram, 1).T + 2.5 * np.eye(D)
         left += C.T @ (standard - C @ w) / len(X)
         stepped = w + np.linalg.solve(full, left)
-        now = np.array([model._plain[j, RIDGE] for j in range(4)])
-        expected = stepped if not model._numbers[14] else w
+        now = np.array([state.plain[j, RIDGE] for j in range(4)])
+        expected = stepped if not state.numbers[14] else w
         np.testing.assert_allclose(now, [expected[line] for line, _ in places.tolist()], rtol=1e-3, atol=1e-5)
-        assert model._numbers[13] == pytest.approx(keep * counted + 1.0)
+        assert state.numbers[13] == pytest.approx(keep * counted + 1.0)
 
 
 def test_a_perceptron_on_lines_is_among_the_curves_that_are_served():
@@ -95,6 +102,7 @@ def test_the_prior_adds_up_to_one_and_begins_with_the_last_weights():
         members_of(5)
 
 
+@pytest.mark.slow
 def test_ten_hostile_queries_do_not_overturn_what_was_learned():
     """The Newton learner took one step from 1.0 to .41: a pair that is wrong by far had almost no curvature."""
     rng, model = np.random.default_rng(36), AdditiveRanker()
@@ -137,6 +145,6 @@ def test_a_model_that_was_saved_without_plain_members_keeps_its_own():
     for X, y in of_files(600, 5):
         for one in (model, again):
             one.learn_one(in_form("additive", X), y)
-    assert np.array_equal(model._losses, again._losses)
-    assert model._plain.shape == (model.n_features, 0) or not model._plain.size
+    assert np.array_equal(declared_state(model).losses, declared_state(again).losses)
+    assert declared_state(model).plain.shape == (model.n_features, 0) or not declared_state(model).plain.size
     assert AdditiveRanker().members == CURVES.names == model.clone().members

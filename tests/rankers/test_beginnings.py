@@ -33,6 +33,7 @@ def fused(lists, weights, k=60):
     return scores
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize(("cls", "given"), [(PerceptronRanker, {}), (GradientRanker, {"optimizer": "adagrad"})])
 @pytest.mark.parametrize("weights", [None, [0.5, 2.0, 1.0]])
 def test_before_any_feedback_the_rule_itself_ranks(cls, given, weights):

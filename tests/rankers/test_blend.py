@@ -199,6 +199,7 @@ def documents(n, seed=0):
         yield ([{**d, "late": float(d["fit"] > 0.0)} for d in x] if t > n // 2 else x), y
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("relative", [True, False])
 def test_the_default_blend_is_curves_and_trees_behind_their_map(relative):
     model, curves = BlendRanker(relative=relative), AdditiveRanker(relative=relative, trees=0)
@@ -262,6 +263,7 @@ def test_a_refused_query_leaves_the_default_blend_as_it_was():
         BlendRanker([RidgeRanker()], relative=False)
 
 
+@pytest.mark.slow
 def test_a_default_blend_killed_and_resumed_ends_in_the_same_bits():
     stream = list(NoisyTeacher(120, n_features=6, n_documents=(5, 20), seed=2))
     model = BlendRanker()

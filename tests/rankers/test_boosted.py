@@ -150,6 +150,7 @@ def ndcg(model, seed=9):
     return metric.get()
 
 
+@pytest.mark.slow
 def test_it_learns_what_no_linear_ranker_can():
     trees, linear = taught(150), PerceptronRanker()
     for X, y in queries(150):
@@ -249,6 +250,7 @@ def test_an_undone_block_leaves_the_growing_tree_as_it_was():
     assert to_bytes(model) == to_bytes(twin)
 
 
+@pytest.mark.slow
 def test_the_window_is_bounded_in_queries_and_bytes(monkeypatch):
     model = taught(300, window=20, rate=50.0)
     assert len(declared_state(model).lengths) == 20
@@ -301,6 +303,7 @@ def window(name, value):
     return lambda model: setattr(model, name, (value, *getattr(model, name)[1:]))
 
 
+@pytest.mark.first(11)
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -365,6 +368,7 @@ def test_bad_parameters():
             BoostedRanker(**parameters)
 
 
+@pytest.mark.slow
 def test_behind_the_map_units_do_not_matter():
     a, b = StreamQuantileMap() | BoostedRanker(), StreamQuantileMap() | BoostedRanker()
     for X, y in itertools.islice(queries(60), 60):

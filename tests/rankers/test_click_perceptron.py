@@ -86,6 +86,7 @@ def test_updates_and_bound_from_the_definition(options):
     assert model._confidence() == pytest.approx(e / (e + 2))
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("cost", list(COSTS))
 @pytest.mark.parametrize("scores", [(0.3, 0.1, 0.2, 0.2), (0.0, 0.0, 0.0, 0.0), (4.0, 3.0, 2.0, 1.0)])
 def test_the_mass_is_the_cost_in_expectation(cost, scores):
@@ -107,6 +108,7 @@ def test_the_mass_is_the_cost_in_expectation(cost, scores):
     assert loss == pytest.approx(expected, abs=1e-12)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("options", [{}, {"credit": "propensity", "examination": tuple(1 / (p + 1) for p in range(10))}])
 def test_learns_and_is_kept(options, tmp_path):
     train, held_out = teacher(1200, seed=1, most=15)[:1000], teacher(1200, seed=1, most=15)[1000:]
@@ -171,6 +173,7 @@ def test_bounds_that_speak_of_it():
     assert not issubclass(type(swap), BOUNDS["mass_bound"].of)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("seed", range(3))
 def test_the_cost_is_below_its_bound_in_expectation(seed):
     """The cost of the rankings themselves, which no click shows, is on average below the bound with mean figures."""

@@ -103,6 +103,7 @@ def test_optimizers_in_either_precision(name, dtype):
     assert parameters == pytest.approx(expected, rel=1e-4 if dtype == np.float32 else 1e-10)
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize(("surrogate", "output"), list(itertools.product(COSTS, OUTPUTS)))
 @settings(max_examples=8)
 @given(st.integers(0, 50), st.sampled_from(ACTIVATIONS), st.sampled_from([1e-3, 1.0, 1e3]))

@@ -12,6 +12,7 @@ from online_rank.stream.clicks import PositionUser
 from online_rank.stream.synth import NoisyTeacher
 
 
+@pytest.mark.slow
 def test_each_click_alone_is_relevant_as_often_as_its_position_is_rare():
     X, examination, n = np.random.default_rng(0).normal(size=(4, 3)), (1.0, 0.5, 0.05), 4000
     model = ExaminedRanker(PerceptronRanker(), examination=examination, clip=0.25)
@@ -37,6 +38,7 @@ def test_each_click_alone_is_relevant_as_often_as_its_position_is_rare():
     assert (model.learner.weights == always.weights).all()
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("kind", ["placements", "propensities"])
 def test_the_probabilities_of_an_impression_are_used_without_an_examination(kind):
     X, n = np.random.default_rng(0).normal(size=(4, 3)), 4000
@@ -59,6 +61,7 @@ def test_the_probabilities_of_an_impression_are_used_without_an_examination(kind
     assert model.examined == ExaminedRanker(PerceptronRanker()).examined
 
 
+@pytest.mark.slow
 def test_what_clicks_teach_without_weights_is_the_position():
     # Two features: one of quality, and one by which a good ranker has always put documents first.
     def course(examination):

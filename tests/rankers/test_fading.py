@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 
-from online_rank import BlendRanker, PerceptronRanker, RidgeRanker, StreamScaler, load, save
+from online_rank import AdditiveRanker, BlendRanker, PerceptronRanker, RidgeRanker, StreamScaler, load, save
 from online_rank.base.schema import declared_state
 from online_rank.bounds import certificate_of
 from online_rank.bounds.blends import blend_bound
+from online_rank.storage.files import to_bytes
+from online_rank.stream import group_rows
 from online_rank.stream.synth import NoisyTeacher
 
 DAY = 86400.0
@@ -51,7 +53,7 @@ def test_the_equations_fade_by_hand():
     assert model._full_gram()[0] == pytest.approx(1.25 * 0.25)
     model.learn_one(QUERY, [1, 0], at=DAY)  # Late: as if it came now.
     assert declared_state(model).moment == pytest.approx(0.25 * moment - 2 * moment)
-    assert model._at == 2 * DAY
+    assert declared_state(model).at == 2 * DAY
 
 
 def test_losses_of_a_blend_fade_by_hand():
@@ -110,10 +112,22 @@ def test_a_query_without_a_time_or_a_bad_one_changes_nothing(make, tmp_path):
     assert (tmp_path / "after.npz").read_bytes() == (tmp_path / "before.npz").read_bytes()
 
 
-def test_a_time_that_nothing_uses_is_refused():
-    for model in (PerceptronRanker(), StreamScaler() | PerceptronRanker(), RidgeRanker(half_life=10)):
-        with pytest.raises(TypeError, match=r"nothing in .* depends on the time of a query"):
-            model.learn_one(QUERY, [0, 1], at=1.0)
+@pytest.mark.parametrize(
+    "make",
+    [PerceptronRanker, AdditiveRanker, lambda: StreamScaler() | PerceptronRanker(), lambda: RidgeRanker(half_life=10)],
+)
+def test_a_time_that_nothing_uses_is_ignored(make):
+    """A loop over `group_rows` with the times of its queries teaches every model."""
+    rows = [({"q": q, "day": 20_000 + q, "price": float(p), "size": 1.0}, p > q) for q in range(3) for p in (1, 3)]
+    timed, plain = make(), make()
+    for x, y, more in group_rows(rows, "q", at="day"):
+        timed.learn_one(x, y, **more)
+        plain.learn_one(x, y)
+        assert timed.predict_one(x, at=9.9) == plain.predict_one(x)
+    assert to_bytes(timed) == to_bytes(plain)
+
+
+def test_half_lives_are_numbers_or_spans_of_time():
     for text in ("soon", "0d", "-3h"):
         with pytest.raises(ValueError, match=r"half_life is .* such as 90s"):
             RidgeRanker(half_life=text)

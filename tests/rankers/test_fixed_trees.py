@@ -59,6 +59,7 @@ def xgboost_file(path, holes=0.2, rounds=20, names=None, **settings):
     return lambda X: booster.predict(xgboost.DMatrix(X, feature_names=names), output_margin=True).astype(np.float64)
 
 
+@pytest.mark.first(3)
 @pytest.mark.parametrize("holes", [0.0, 0.2])
 @pytest.mark.parametrize(
     "settings",
@@ -75,6 +76,7 @@ def test_scores_equal_the_scores_of_lightgbm(tmp_path, settings, holes):
     np.testing.assert_allclose(form_of(model)(X), model.predict_one(X), rtol=0.0, atol=1e-12)
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("holes", [0.0, 0.2])
 @pytest.mark.parametrize(
     "settings",

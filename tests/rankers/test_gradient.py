@@ -1,13 +1,9 @@
 import copy
 import math
-import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from online_rank import load, save
 from online_rank.rankers.gradient import GradientRanker
 from online_rank.surrogates import Surrogate, logistic
 from tests.helpers import as_block, linear_queries, state_of
@@ -153,48 +149,6 @@ def test_features_that_emerge_change_no_score():
         model.learn_one(wider, [0, 0, 1, 1, 2])
         assert model.feature_names == ("a", "b", "c")
         assert model.weights[2] != 0.0
-
-
-@settings(max_examples=30)
-@given(st.integers(0, 100), st.sampled_from(SURROGATES), st.sampled_from(NAMES))
-def test_scoring_is_permutation_equivariant(seed, surrogate, optimizer):
-    queries = linear_queries(5, seed=seed)
-    model = GradientRanker(surrogate, optimizer=optimizer)
-    model.learn_many(*as_block(queries))
-    X, _ = queries[0]
-    order = np.random.default_rng(seed).permutation(len(X))
-    assert model.predict_one(X[order]) == [model.predict_one(X)[i] for i in order]
-
-
-@pytest.mark.parametrize("optimizer", NAMES)
-def test_saved_and_loaded_it_continues_alike(optimizer, tmp_path):
-    model = GradientRanker("slam", optimizer=optimizer, half_life=7.0)
-    model.learn_many(*as_block(linear_queries(10)))
-    save(model, tmp_path / "model.npz")
-    again = load(tmp_path / "model.npz")
-    for X, y in linear_queries(5, seed=1):
-        assert again.predict_one(X) == model.predict_one(X)
-        again.learn_one(X, y)
-        model.learn_one(X, y)
-    assert np.array_equal(again.weights, model.weights)
-
-
-def test_copies_and_degenerate_queries():
-    model = GradientRanker("slam", optimizer="adam", measure="ap>=2")
-    for X, y in [
-        (np.empty((0, 3)), []),
-        (np.ones((1, 3)), [2]),
-        (np.ones((4, 3)), [1, 1, 0, 0]),
-        (np.ones((4, 3)), [0, 2, 0, 2]),
-    ]:
-        model.learn_one(X, y)
-    assert not model.weights.any()
-    model.learn_many(*as_block(linear_queries(5, 3)))
-    assert model.clone().n_features == 0
-    for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
-        twin.learn_one(*linear_queries(1, 3)[0])
-        assert twin.weights.shape == (3,)
-        assert state_of(twin) != state_of(model)
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ def random_query(rng):
     return Runs(lists)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("engine", fusion.ENGINES)
 def test_before_any_feedback_it_ranks_as_the_engine(engine):
     today, options, oracle, distinct = fusion.ENGINES[engine]

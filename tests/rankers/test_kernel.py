@@ -1,11 +1,10 @@
-import copy
 import math
 import pickle
 
 import numpy as np
 import pytest
 
-from online_rank import KernelPerceptronRanker, PerceptronRanker, load, save
+from online_rank import KernelPerceptronRanker, PerceptronRanker
 from online_rank._kernels.kernel_machine import score
 from online_rank.base import Round
 from online_rank.base.schema import declared_state
@@ -224,21 +223,6 @@ def test_beats_the_linear_perceptron_where_the_truth_is_not_linear():
     assert measured[1] > measured[0] + 0.05
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_a_block_copies_and_files_are_the_loop(kernel, tmp_path):
-    queries = stream(40, seed=2)
-    settings = {"budget": 10, **KERNELS[kernel][1], "gamma": None}
-    loop, many = (KernelPerceptronRanker(**settings) for _ in range(2))
-    for X, y in queries:
-        loop.learn_one(X, y)
-    many.learn_many(*block(queries))
-    save(many, tmp_path / "model.npz")
-    x = queries[3][0]
-    for twin in (many, copy.deepcopy(many), pickle.loads(pickle.dumps(many)), load(tmp_path / "model.npz")):
-        assert twin.predict_one(x) == loop.predict_one(x)
-        assert twin.predict_one(x.astype(np.float32)) == pytest.approx(loop.predict_one(x), rel=1e-4, abs=1e-4)
-
-
 def test_memory_is_bounded_by_the_budget():
     model = KernelPerceptronRanker(gamma=5.0, budget=7, tolerance=0.0)
     sizes = []
@@ -276,6 +260,7 @@ def test_features_that_appear_later_are_zero_before():
     assert model.n_features == 3
 
 
+@pytest.mark.slow
 def test_many_documents_take_the_long_way_to_the_same_credit():
     # More than 64 documents can be outscored, so they are lined up.
     rng = np.random.default_rng(0)

@@ -221,6 +221,7 @@ def up(s, y):
 """
 
 
+@pytest.mark.slow
 def test_another_process_must_know_the_name(tmp_path, monkeypatch):
     (tmp_path / "elsewhere.py").write_text(MODULE)
     monkeypatch.syspath_prepend(tmp_path)
@@ -238,7 +239,7 @@ def test_another_process_must_know_the_name(tmp_path, monkeypatch):
 
 
 def test_a_name_that_is_unknown_is_refused_by_load(tmp_path):
-    with extensions._no_names():
+    with extensions.no_names():
         register("tests.gone")(own_listnet)
         save(GradientRanker("tests.gone"), tmp_path / "named.npz")
         save(GradientRanker(own_listnet), tmp_path / "given.npz")

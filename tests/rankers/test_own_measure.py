@@ -83,6 +83,7 @@ def test_a_round_without_a_loss_has_no_update():
     assert (model.last_round.loss, model.last_round.mass) == (0.0, 0.0)
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("settings", [{}, {"norm_cap": 0.5}, {"served": "average"}, {"signs": {"1": 1}}], ids=str)
 @pytest.mark.parametrize("credit", CREDITS)
 def test_the_mass_theorem_covers_it_for_any_credit(credit, settings):
@@ -133,6 +134,7 @@ def test_without_a_name_it_cannot_be_saved(tmp_path):
         save(PerceptronRanker(own_ndcg), tmp_path / "model.npz")
 
 
+@pytest.mark.slow
 def test_it_passes_all_checks():
     check_ranker(PerceptronRanker("tests.first"))
 

@@ -1,4 +1,3 @@
-import copy
 import pickle
 import warnings
 
@@ -13,6 +12,7 @@ from tests.helpers import MEASURES, SETTINGS, as_block, random_queries, state_of
 from tests.reference import perceptron as reference
 
 
+@pytest.mark.first(5)
 @pytest.mark.parametrize("measure", MEASURES)
 @pytest.mark.parametrize("options", SETTINGS, ids=lambda o: "-".join(map(str, o.values())))
 def test_learns_what_the_reference_learns(options, measure):
@@ -124,6 +124,7 @@ def test_scale_changes_no_ranking(seed, what, relative_margin):
         scaled.learn_one(c * X, y, w=w)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10_000), st.randoms(use_true_random=False))
 @settings(max_examples=40)
 def test_permuting_documents_permutes_scores_and_changes_no_weights(seed, random):
@@ -294,17 +295,6 @@ def test_prediction_is_pure_and_state_does_not_alias_input():
     model.weights[:] = 7.0
     model.served_weights[:] = 7.0
     assert state_of(model) == before
-
-
-def test_clone_pickle_deepcopy():
-    model = PerceptronRanker("ap>=2", credit="sort", half_life=50)
-    for X, y in random_queries(2):
-        model.learn_one(X, y)
-    for twin in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
-        assert state_of(twin) == state_of(model)
-    clone = model.clone()
-    assert clone.n_features == 0
-    assert (clone.measure, clone.credit, clone.half_life) == ("ap>=2", "sort", 50)
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,18 @@
 import copy
-import pickle
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from online_rank import LossTracker, SlamRanker, StreamScaler, distributed, load, save
+from online_rank import LossTracker, SlamRanker, distributed
 from online_rank.query.sparse import as_rows
-from tests.helpers import MEASURES, SLAM_SETTINGS, as_block, random_queries, state_of
+from tests.helpers import MEASURES, SLAM_SETTINGS, random_queries, state_of
 from tests.reference import slam as reference
 from tests.reference.perceptron import effective
 
 
+@pytest.mark.first(10)
 @pytest.mark.parametrize("measure", MEASURES)
 @pytest.mark.parametrize("options", SLAM_SETTINGS, ids=lambda o: "-".join(map(str, o.values())))
 def test_learns_what_the_reference_learns(options, measure):
@@ -72,16 +72,6 @@ def test_a_correct_ranking_teaches_nothing():
     assert not model.last_round.skipped
 
 
-@pytest.mark.parametrize("dtype", [np.float64, pytest.param(np.float32, marks=pytest.mark.slow)])
-def test_learn_many_is_the_loop_bit_for_bit(dtype):
-    queries = [(X.astype(dtype), y) for X, y in random_queries(5, 40, d=7, largest=30, ties=False)]
-    one_by_one, block = SlamRanker(learning_rate=0.1), SlamRanker(learning_rate=0.1)
-    for X, y in queries:
-        one_by_one.learn_one(X, y)
-    block.learn_many(*as_block(queries))
-    assert state_of(block) == state_of(one_by_one)
-
-
 @pytest.mark.parametrize("options", SLAM_SETTINGS[::2], ids=str)
 def test_an_update_from_sparse_rows_equals_an_update_from_the_array(options):
     for X, y in random_queries(3, 20, d=9, largest=25, ties=False):
@@ -123,17 +113,6 @@ def test_the_step_decides_which_rankings_come():
         for model in models:
             model.learn_one(X, y)
     assert differ
-
-
-def test_copies_clones_and_files(tmp_path):
-    model = StreamScaler() | SlamRanker("ap>=2", learning_rate=0.5, within_grade="tight")
-    for X, y in random_queries(2, d=4):
-        model.learn_one(X, y)
-    save(model, tmp_path / "model")
-    for twin in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model), load(tmp_path / "model")):
-        assert state_of(twin) == state_of(model)
-    clone = model.clone()["SlamRanker"]
-    assert (clone.n_features, clone.measure, clone.learning_rate, clone.within_grade) == (0, "ap>=2", 0.5, "tight")
 
 
 @pytest.mark.parametrize(

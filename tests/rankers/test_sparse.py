@@ -56,6 +56,7 @@ def test_an_update_from_sparse_rows_equals_an_update_from_the_array(options):
         assert sparse.predict_one(as_rows(X)) == pytest.approx(dense.predict_one(X), rel=1e-12, abs=1e-12)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("half_life", [None, 3.0, 200.0, 0.7])
 def test_the_lazy_average_stays_the_average(half_life):
     # Half-lives so short that the reference round has to move.
@@ -169,6 +170,7 @@ GRADIENT = [
 ]
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("options", GRADIENT, ids=str)
 def test_gradient_descent_on_rows_is_that_on_arrays(options):
     dense, sparse = GradientRanker(**options), GradientRanker(**options)

@@ -55,6 +55,7 @@ POLICIES = [
 ]
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: f"{type(policy).__name__} {policy.k}")
 def test_weights_follow_the_optimizer_on_the_credit(policy):
     model, twins = SwapRanker(policy, wealth=0.3), [OPTIMIZERS["scale_free"](0.3) for _ in range(5)]
@@ -107,6 +108,7 @@ def test_weights_follow_the_optimizer_on_the_credit(policy):
     assert model.confidence == pytest.approx(e / (e + 2.0))
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("k", [1, 2])
 @pytest.mark.parametrize("policy", [PlackettLuce, FairPairs])
 def test_one_slot_is_enough_to_learn(policy, k):
@@ -121,6 +123,7 @@ def test_one_slot_is_enough_to_learn(policy, k):
     assert value.get() > 0.85
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("ranker", [SwapRanker, ClickPerceptron])
 @pytest.mark.parametrize("policy", [PlackettLuce(k=4, seed=1), PlackettLuce(k=1, seed=1), FairPairs(k=4, seed=1)])
 def test_sparse_features_teach_the_same(ranker, policy, tmp_path):
@@ -152,6 +155,7 @@ def test_sparse_features_teach_the_same(ranker, policy, tmp_path):
     assert state(sparse) == before
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("ranker", [SwapRanker, ClickPerceptron])
 def test_items_by_id_behind_hashing(ranker):
     model = HashedFeatures() | ranker(PlackettLuce(k=3, seed=1))
@@ -246,6 +250,7 @@ def policy_logits(shown):
     return [*shown.logits, *([] if shown.rest is None else [shown.rest])]
 
 
+@pytest.mark.slow
 def test_learns_from_clicks_almost_as_from_grades():
     train, held_out = teacher(1500, seed=1), teacher(1700, seed=1)[1500:]
     value = {}

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from online_rank import StreamScaler, measure, save
+from online_rank.base.schema import declared_state
 from online_rank.metrics import PairwiseAccuracy
 from online_rank.surrogates import Surrogate, listnet
 from tests.helpers import as_block
@@ -59,7 +60,16 @@ def pair_accuracy(model, queries):
 
 
 def numbers(model):
-    return [part.tobytes() for part in (model._weights, model._average, model._state, model._counters, *model._buffers)]
+    return [
+        part.tobytes()
+        for part in (
+            declared_state(model).weights,
+            declared_state(model).average,
+            declared_state(model).state,
+            declared_state(model).counters,
+            *declared_state(model).buffers,
+        )
+    ]
 
 
 @pytest.mark.parametrize("surrogate", ["logistic", "listnet", "lambdarank", "squared"])
@@ -72,7 +82,7 @@ def test_a_linear_module_learns_by_the_gradient_of_the_surrogate(surrogate):
         model.learn_one(X, y, weight)
         z = weight * X.T @ phi.gradient(X @ w, y)
         w = w - 0.1 * z
-        assert model._weights == pytest.approx(w, rel=1e-9, abs=1e-12)
+        assert declared_state(model).weights == pytest.approx(w, rel=1e-9, abs=1e-12)
         assert model.last_round.squared_gradient_norm == pytest.approx(z @ z)
     assert model.predict_one(X) == pytest.approx((X @ w).tolist())
 
@@ -116,7 +126,9 @@ def test_the_module_stays_as_it_is():
     model.predict_one(queries[0][0])
     assert module.training
     assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
-    assert model._buffers[2] == len([y for _, y in queries if len(set(y)) > 1])  # batches that BatchNorm has counted
+    assert declared_state(model).buffers[2] == len(
+        [y for _, y in queries if len(set(y)) > 1]
+    )  # batches that BatchNorm has counted
 
 
 def test_a_context_module_sees_one_query_at_a_time():

@@ -162,6 +162,7 @@ def test_votes_are_answered_by_a_server_too(window):
     assert bias is not None
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("kind", ["grades", "clicks", "windows"])
 def test_it_survives_crashes_and_a_restart_continues_with_the_winner(tmp_path, kind):
     def make():
@@ -269,6 +270,7 @@ class Unsure(SwapRanker):
         return 0.0
 
 
+@pytest.mark.slow
 def test_a_challenger_is_compared_by_the_lists_that_it_would_show():
     # Its ranking is right, and its draws are random: such a model was promoted, and then showed these.
     right, unsure = (kind.from_weights([1.0], policy=PlackettLuce(k=4)) for kind in (SwapRanker, Unsure))

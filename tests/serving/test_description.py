@@ -133,6 +133,7 @@ def test_answers_to_any_request_are_as_described(kind):
         answered()
 
 
+@pytest.mark.slow
 @given(st.sampled_from(sorted(SERVICES)), st.data())
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 def test_what_no_schema_allows_is_refused(kind, data):

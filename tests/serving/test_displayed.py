@@ -194,6 +194,7 @@ def test_a_changed_draft_is_no_vote():
     assert service.challenge.n_drafted == 0
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("window", [None, 60.0])
 @pytest.mark.parametrize("whose", [{"user": "u17"}, {"session": "s1", "user": "u1"}])
 def test_one_user_gives_so_much_evidence_in_a_day(window, whose):

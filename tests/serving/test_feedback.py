@@ -102,6 +102,7 @@ events = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(events, st.randoms(use_true_random=False), st.sampled_from(["largest", "sum"]))
 def test_neither_the_order_nor_repetition_matters_within_a_window(given_events, random, total):
@@ -334,6 +335,7 @@ def requests():
             yield {"id": f"q{i - 20}", "grades": {"a": 2}, "ts": t}
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("every", [7, 10_000])
 def test_all_of_it_survives_a_crash_and_is_replayed_exactly(tmp_path, every):
     """Reopened after every few requests, without an orderly close, it equals a service that never stopped."""
@@ -423,6 +425,7 @@ def test_a_query_that_replaces_another_takes_its_bytes():
     assert "q" not in waiting
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(0, 40), st.sampled_from(["rank", "rank", "take", "save", "put away"])), max_size=200))
 @settings(max_examples=60)
 def test_the_numbers_of_the_queries_that_wait_are_kept_with_them(steps):

@@ -19,6 +19,7 @@ from online_rank.serving.clock import CLOCK  # noqa: E402
 from online_rank.serving.durable import DurableService, read_service  # noqa: E402
 from online_rank.serving.replacing import forget  # noqa: E402
 from online_rank.serving.served import ServedModel  # noqa: E402
+from online_rank.storage.checkpoint import Generations  # noqa: E402
 from online_rank.storage.files import to_bytes  # noqa: E402
 from online_rank.storage.saved import saved_state  # noqa: E402
 from online_rank.storage.state import StateDirectory  # noqa: E402
@@ -127,6 +128,7 @@ def impatient(monkeypatch):
     monkeypatch.setattr("online_rank.serving.commit._SECONDS_TO_ROOM", 0.05)
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("clicks", [False, True])
 @pytest.mark.parametrize("full", [filled, short_files, no_more_pages, no_quota])
 def test_learning_waits_for_room_and_rankings_continue(full, clicks, tmp_path):
@@ -258,18 +260,18 @@ def test_windows_end_when_there_is_room(tmp_path):
 def test_a_checkpoint_without_room_is_tried_again_and_shown(tmp_path, monkeypatch):
     async def scenario(clients):
         model = await clients.app.models.get(None)
-        writing = StateDirectory.writing
+        writing = Generations.writing
 
         def full(*arguments):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             yield
 
-        monkeypatch.setattr(StateDirectory, "writing", full)
+        monkeypatch.setattr(Generations, "writing", full)
         await clients.rank("q1")
         assert (await clients.client.post("/learn", json={"cmd": "save"})).status_code == 503
         assert "online_rank_checkpoints_failing 1.0" in (await clients.get("/metrics")).text
         assert (await clients.learn("q1")).json()["learned"]
-        monkeypatch.setattr(StateDirectory, "writing", writing)
+        monkeypatch.setattr(Generations, "writing", writing)
         assert (await clients.client.post("/learn", json={"cmd": "save"})).status_code == 200
         assert model.durable.is_saved
         assert "online_rank_checkpoints_failing 0.0" in (await clients.get("/metrics")).text

@@ -79,6 +79,7 @@ def test_a_query_is_learned_with_the_values_that_ranked_it(monkeypatch):
     assert served.model["History"].n_keys == 3
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("window", [None, 1500.0])
 def test_the_journal_reproduces_every_feature_to_the_bit(tmp_path, window):
     def make():

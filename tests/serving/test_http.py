@@ -27,7 +27,6 @@ from online_rank import (
     StreamScaler,
     SwapRanker,
 )
-from online_rank.intervals import LossInterval
 from online_rank.serving import FeedbackPlan, commit
 from online_rank.serving.commit import CommitError, GroupCommit
 from online_rank.serving.course import Course
@@ -498,7 +497,7 @@ class TestModel:
             assert (await client.get("/model")).status_code == 200
             waiting[1].cancel()
             await asyncio.wait(waiting)
-            assert not app._n_files
+            assert not app._paths._n_files
 
         run(scenario, limits=Limits(files=2))
 
@@ -509,7 +508,7 @@ class TestModel:
 
             scope = {"type": "http", "method": "GET", "path": "/model", "query_string": b"", "headers": [], "root_path": ""}
             await asyncio.wait_for(app(scope, asyncio.Event().wait, stalled), 60.0)
-            assert not app._n_files
+            assert not app._paths._n_files
 
         run(scenario, limits=Limits(seconds=0.001))
 
@@ -604,9 +603,9 @@ class TestViewers:
             await until(lambda: sum(viewer.done() for viewer in viewers) == 4)
             app.stop()
             assert sorted(await asyncio.gather(*viewers)) == [200] * 3 + [503] * 4
-            app._stopping.clear()
+            app._paths.stopping.clear()
             viewers = [asyncio.create_task(view()) for _ in range(3)]
-            await until(lambda: app._pages.n_open == 3)
+            await until(lambda: app._paths._pages.n_open == 3)
             app.stop()
             assert await asyncio.gather(*viewers) == [200] * 3
 
@@ -619,7 +618,7 @@ class TestViewers:
             model = await app.models.get(None)
             monkeypatch.setattr(model.monitor, "shown", lambda of: made.append(of) or {})
             viewers = [asyncio.create_task(client.get("/events")) for _ in range(5)]
-            await until(lambda: app._pages.n_open == 5)
+            await until(lambda: app._paths._pages.n_open == 5)
             await asyncio.sleep(0.05)
             app.stop()
             texts = {(await viewer).text for viewer in viewers}
@@ -1113,20 +1112,20 @@ class TestDurable:
     def test_a_checkpoint_that_fails_is_heard_of_and_stops_nothing(self, tmp_path):
         async def scenario(client, app):
             model = await app.models.get(None)
-            write = model.durable.store.writing
+            write = model.durable.store.generations.writing
 
             def full(snapshot, *rest):
                 raise OSError(28, "No space left on device")
                 yield
 
-            model.durable.store.writing = full
+            model.durable.store.generations.writing = full
             answers = await asyncio.gather(model.commits.checkpoint(), model.commits.checkpoint(), return_exceptions=True)
             assert [type(answer) for answer in answers] == [CommitError] * 2
             assert "No space left" in str(model.durable.checkpoint_failure)
             for body in (RANK, LEARN):
                 assert (await client.post("/rank" if body is RANK else "/learn", json=body)).status_code == 200
             assert 0.0 < model.durable.seconds_to_wait <= 2.0
-            model.durable.store.writing = write
+            model.durable.store.generations.writing = write
             await model.commits.checkpoint()
             assert model.durable.checkpoint_failure is None
             assert model.durable.is_saved
@@ -1176,14 +1175,12 @@ class TestMonitor:
         json.dumps(shown, allow_nan=False)
 
     def test_a_rise_of_the_loss_is_marked_once_and_its_fall_is_not(self):
-        monitor, model, account = Monitor(), PerceptronRanker(), LossInterval()
+        monitor, model = Monitor(), PerceptronRanker()
         rng = np.random.default_rng(0)
         for t in range(3000):
             level = 0.5 if 1000 <= t < 2000 else 0.1
             loss = float(np.clip(level + 0.05 * rng.normal(), 0, 1))
-            account.update(loss)
-            reply = Reply({"id": t}, feedback={}, served={}, loss=loss, account=account.sums.copy())
-            monitor.learned(reply, model, None)
+            monitor.learned(Reply({"id": t}, feedback={}, served={}, loss=loss), model, None)
         (mark,) = monitor.drifts
         assert 1000 < mark < 1100
 

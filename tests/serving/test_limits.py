@@ -123,6 +123,7 @@ def at_most(service, docs):
     return low
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("n_features", [1, 40])
 @pytest.mark.parametrize("known", [300, 8000])
 def test_arrays_of_mostly_absent_features_are_small(known, n_features):

@@ -39,6 +39,7 @@ def test_meta_comes_as_it_was(value, ascii_only):
     assert read(request).meta == value
 
 
+@pytest.mark.slow
 @given(st.dictionaries(NAMES, st.dictionaries(NAMES, VALUES.filter(lambda value: value is not None), max_size=4), max_size=4))
 def test_features_keep_their_types(docs):
     found = read(asked(docs=docs)).docs

@@ -54,6 +54,7 @@ def test_a_wrong_token_or_key_is_no_lost_connection():
     assert not page["which"]["hidden"]
 
 
+@pytest.mark.slow
 def test_the_page_states_what_was_learned():
     assert "Nothing has been learned yet" in shown(told(PerceptronRanker(), 0))["chart-loss"]["text"]
     one = shown(told(PerceptronRanker(), 1))

@@ -44,7 +44,7 @@ def test_feedback_is_gathered_until_its_window_ends():
     state = ServiceState(PerceptronRanker(), plan=FeedbackPlan(window=10, events={"click": 1}))
     asked(ranking.rank, state, 0.0, 0.0, docs=DOCS)
     assert asked(windows.gather, state, 1.0, 1.0, event="click", doc="b").answer == {"id": "q", "accepted": True}
-    assert windows.given_by(state, read(b'{"id": "q", "event": "click", "doc": "a"}')) == {"a": 1}
+    assert windows.given_by(state, read(b'{"id": "q", "event": "click", "doc": "a"}')) == ("click", {"a": 1})
     asked(windows.gather, state, 20.0, 20.0, event="click", doc="a")
     (closed,) = windows.with_what_follows(state, Reply({})).closed
     assert closed.answer["learned"]

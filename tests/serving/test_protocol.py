@@ -67,6 +67,7 @@ def test_only_some_of_the_queries_whose_time_is_over_go_at_once():
     assert lengths == [69, 38, 7, 4, 5]
 
 
+@pytest.mark.slow
 def test_queries_wait_for_a_time_and_no_others_are_dropped_for_them():
     """10,000 could wait, of any size: with 200 rankings a second, the rankings of the last 50 seconds."""
     service = RankingService(PerceptronRanker(), wait=3600.0)
@@ -137,6 +138,7 @@ def test_a_repeated_key_is_found_in_linear_time():
     assert "'k39999' stands twice" in answers[0]["error"]
 
 
+@pytest.mark.slow
 def test_documents_without_a_feature_in_common_do_not_become_a_large_array():
     """110 kB, each document with another feature: 200 MB as an array."""
     docs = {f"d{i}": {f"f{i}": 1.0} for i in range(5000)}
@@ -313,6 +315,7 @@ json_values = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(st.fixed_dictionaries({}, optional={"id": json_values, "docs": json_values, "grades": json_values, "cmd": json_values}))
 def test_any_json_gets_an_answer(fields):
@@ -357,6 +360,7 @@ def serve(capfd, tmp_path):
     return serve
 
 
+@pytest.mark.slow
 def test_the_command_answers_line_by_line_and_saves_at_the_end(tmp_path):
     long = b"x" * ((1 << 22) + 1)
     lines = b"\n".join([ask(1), b"", b"nonsense", grade(1), b'{"cmd": "stats"}', b'{"cmd": "save"}', long, ask(2)])

@@ -47,6 +47,7 @@ def after_a_crash(place, to):
     return again
 
 
+@pytest.mark.slow
 def test_a_crash_at_any_time_finds_what_the_new_model_has_learned(tmp_path):
     async def scenario():
         served = ServedModel(opened(tmp_path / "run"))

@@ -43,6 +43,7 @@ def answers(token, tmp_path, by_key=False):
     return asked(scenario, app, params={"shop": "north"})
 
 
+@pytest.mark.first(5)
 @pytest.mark.parametrize("by_key", [False, True])
 @pytest.mark.parametrize("token", [*(token for tokens in GIVEN.values() for token in tokens), "unknown!", "", None])
 def test_a_token_may_do_what_its_role_may(token, by_key, tmp_path):

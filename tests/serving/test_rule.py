@@ -8,6 +8,7 @@ from tests.campaigns.rule import sequence
 from tests.models import SERVED
 
 
+@pytest.mark.first(1)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", SERVED)
 def test_the_rule(name):

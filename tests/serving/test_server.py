@@ -349,6 +349,7 @@ def test_a_port_in_use_raises_an_error_that_says_so(host):
             listening_sockets(host, port)
 
 
+@pytest.mark.slow
 def test_the_command_then_leaves_with_an_error():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
@@ -389,6 +390,7 @@ print(n_arenas() - before)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="arenas of glibc")
 def test_threads_of_a_server_allocate_from_one_arena():
     environment = {name: value for name, value in os.environ.items() if name != "MALLOC_ARENA_MAX"}

@@ -6,6 +6,8 @@ import subprocess
 import sys
 import threading
 
+import pytest
+
 from online_rank import PerceptronRanker
 from online_rank.serving import RankingService
 from online_rank.serving.durable import DurableService
@@ -38,6 +40,7 @@ answered.wait()
 """
 
 
+@pytest.mark.slow
 def test_the_last_checkpoint_is_written_where_the_main_thread_has_ended(tmp_path):
     """It ended with "the checkpoint cannot be written ...: cannot schedule new futures after shutdown"."""
     command = [sys.executable, "-c", _IN_A_THREAD, str(tmp_path / "state"), RANK.decode(), LEARN.decode()]

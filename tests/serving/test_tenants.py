@@ -299,6 +299,7 @@ def test_a_key_behind_a_symbolic_link_is_deleted_on_request_alone(tmp_path, cloc
     run(scenario, tmp_path / "state", ttl=500.0)
 
 
+@pytest.mark.slow
 def test_one_process_at_a_time_serves_a_folder_of_keys(tmp_path):
     """A second server deleted a key that the first one served."""
 

@@ -118,6 +118,7 @@ def test_a_context_that_neither_model_looks_at_is_refused():
     assert service.handle(json.dumps(ask).encode()).answer["error"].startswith("context: no step of FixedRanker uses")
 
 
+@pytest.mark.slow
 def test_it_takes_over_and_steps_back():
     """Users want what is good, until they want what today's ranking has first."""
     service, promoted, saved, replies = shop(lambda i: "good" if i < 500 else "today", seed=1, n=1500, keep=0.5)
@@ -135,6 +136,7 @@ def test_it_takes_over_and_steps_back():
     assert to_bytes(back) == to_bytes(service)
 
 
+@pytest.mark.slow
 def test_a_worse_one_never_takes_over():
     service, promoted, *_ = shop(lambda _: "today", seed=2)
     assert promoted == []

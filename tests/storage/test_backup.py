@@ -69,6 +69,7 @@ def test_a_service_continues_from_a_backup_as_it_would_have(tmp_path):
     assert read_service(tmp_path / "new").n_changes == again.service.n_changes
 
 
+@pytest.mark.slow
 def test_each_backup_during_learning_has_a_state_that_existed(tmp_path):
     stopped, states = threading.Event(), {}
     with running(tmp_path / "state", 0) as state:

@@ -114,7 +114,7 @@ def test_a_damaged_checkpoint_is_an_error_that_names_the_file(tmp_path):
 
 def test_pieces_of_a_killed_write_go_away(tmp_path):
     with CheckpointDirectory(tmp_path) as directory:
-        writing = directory.writing(taken({"values": np.arange(100_000)}))
+        writing = directory.generations.writing(taken({"values": np.arange(100_000)}))
         next(writing)
     with CheckpointDirectory(tmp_path) as directory:
         assert directory.read() is None

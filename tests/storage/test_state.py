@@ -237,7 +237,7 @@ def test_nothing_is_counted_as_acknowledged_before_it_was_synced(tmp_path, monke
         return transaction(wait, n_bytes)
 
     monkeypatch.setattr(durable.store._database, "transaction", watched)
-    monkeypatch.setattr(durable.store, "_acknowledge", lambda: (order.append("counted"), count()))
+    monkeypatch.setattr(durable.store, "_acknowledge", lambda *last: (order.append("counted"), count(*last)))
     handled(durable, ASK[:1])
     assert order == ["commit, False"]
     handled(durable, GRADE[:1])
@@ -482,6 +482,7 @@ def test_each_piece_is_compared_with_its_digest(tmp_path):
             read_service(tmp_path / f"{i}")
 
 
+@pytest.mark.first(8)
 @pytest.mark.parametrize(
     ("table", "column", "kind"),
     [(table, column, kind) for table, column in BLOBS for kind in ("TEXT", "REAL")]
@@ -540,19 +541,19 @@ def test_a_checkpoint_that_fails_leaves_the_journal_working_and_is_tried_again(t
     durable = serving(tmp_path, every=4)
     clock = [100.0]
     monkeypatch.setattr("online_rank.serving.durable.time.monotonic", lambda: clock[0])
-    write = durable.store.writing
+    write = durable.store.generations.writing
 
     def full(*arguments):
         raise OSError(28, "No space left on device")
         yield
 
-    durable.store.writing = full
+    durable.store.generations.writing = full
     for line in PAIRS[:8]:
         assert handled(durable, [line])[0].changed
     assert durable.checkpoint_failure.errno == 28
     assert 0.0 < durable.seconds_to_wait <= 1.0
     assert to_bytes(read_service(tmp_path)) == to_bytes(durable.service)
-    durable.store.writing = write
+    durable.store.generations.writing = write
     clock[0] += 1.1
     handled(durable, PAIRS[8:9])
     assert durable.checkpoint_failure is None
@@ -735,6 +736,7 @@ MANIFESTS = [
 ]  # fmt: skip
 
 
+@pytest.mark.first(8)
 @pytest.mark.parametrize(
     ("column", "content"), [("notes", notes) for notes in NOTES] + [("manifest", manifest) for manifest in MANIFESTS]
 )
@@ -759,7 +761,7 @@ def test_a_generation_with_another_value_is_refused(tmp_path, value):
     with sqlite3.connect(tmp_path / "state.db") as editor:
         notes = editor.execute("SELECT notes FROM generation").fetchone()[0]
     with CheckpointDirectory(tmp_path) as folder:
-        for _ in folder.writing(taken(value), 1, notes):
+        for _ in folder.generations.writing(taken(value), 1, notes):
             pass
     for begin in (serving, read_service):
         with pytest.raises((CheckpointError, ModelFileError)):

@@ -81,6 +81,7 @@ def names_that_change(folder, n):
     return path
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("whole_queries", [False, True])
 def test_a_new_name_in_each_row_of_json_is_refused_before_a_table_is_made(tmp_path, whole_queries):
     path = names_that_change(tmp_path, 6000)
@@ -97,6 +98,7 @@ def test_a_new_name_in_each_row_of_json_is_refused_before_a_table_is_made(tmp_pa
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 def test_names_of_later_rows_of_json_are_warned_of(tmp_path, monkeypatch):
     """They were dropped without a word."""
     monkeypatch.setattr("online_rank.stream.source._CHUNK", 60)
@@ -114,6 +116,7 @@ def sharing(folder, length, n=40_000):
     return folder / "shared.parquet"
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("features", [None, ["f", "text"]])
 def test_rows_that_share_a_long_text_take_no_copies_of_it(tmp_path, features):
     path = sharing(tmp_path, 20_000)

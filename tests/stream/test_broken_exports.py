@@ -189,6 +189,7 @@ def test_letor_text_that_cannot_be_read(tmp_path, text, told):
         found(tmp_path, "t.txt", text, with_ids=True)
 
 
+@pytest.mark.slow
 def test_no_file_stays_open(tmp_path):
     """For any fault, no warning reports an open file."""
     import gc

@@ -95,6 +95,7 @@ USERS = {
 }
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize(("who", "law"), USERS.values(), ids=USERS)
 def test_click_patterns_have_their_probabilities(who, law):
     shown = Impression(("x", "y", "z"))

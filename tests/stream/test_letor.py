@@ -476,6 +476,7 @@ def test_what_cannot_be_written(arguments, options, message):
 # Real data
 
 
+@pytest.mark.slow
 def test_mq2008_against_scikit_learn():
     from sklearn import datasets
 
@@ -693,18 +694,3 @@ def test_one_large_id_makes_no_column_for_each_smaller_one():
     finally:
         tracemalloc.stop()
     assert rows.shape == (2, 9_999_999)
-
-
-def test_files_next_to_the_file_that_are_not_used_are_named(tmp_path):
-    """LightGBM and XGBoost read weights and positions there."""
-    path = tmp_path / "t.txt"
-    path.write_text("1 1:0.5\n0 1:0.25\n")
-    (tmp_path / "t.txt.query").write_text("2\n")
-    (tmp_path / "t.txt.weight").write_text("1\n100\n")
-    (tmp_path / "t.txt.position").write_text("1\n2\n")
-    with pytest.warns(ReadWarning) as told:
-        ((X, y),) = read(path)
-    assert (X.tolist(), y.tolist()) == ([[0.5], [0.25]], [1, 0])
-    weight, position = (str(one.message) for one in told)
-    assert weight.startswith(f"{path}.weight is not used: every query has weight 1")
-    assert position.startswith(f"{path}.position is not used")

@@ -96,6 +96,7 @@ likely = st.sampled_from(b" \t\r\n#:.+-0123456789eEqidnaNULf\x00\xff") | st.inte
 edits = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 400), likely), max_size=6)
 
 
+@pytest.mark.slow
 @fuzzed
 @given(edits=edits, piece=st.sampled_from([1, 13, 1 << 20]))
 @example(edits=[], piece=1)
@@ -105,6 +106,7 @@ def test_mutations(monkeypatch, edits, piece):
     assert_same(mutate(SEED, edits))
 
 
+@pytest.mark.slow
 @fuzzed
 @given(data=st.binary(max_size=60) | st.lists(likely, max_size=60).map(bytes))
 def test_rubbish(data):
@@ -144,6 +146,7 @@ def test_numbers_left_to_the_caller(data):
     assert_same(data)
 
 
+@pytest.mark.slow
 @fuzzed
 @given(place=st.integers(0, 10_000), byte=st.integers(0, 255), cut=st.booleans())
 def test_damaged_gzip(place, byte, cut):
@@ -216,6 +219,7 @@ def test_hard_numbers():
     assert_nearest(["-" + token.removeprefix("-") for token in HARD])
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(seed=st.integers(0, 2**32))
 def test_numbers_of_every_length(seed):
@@ -247,6 +251,7 @@ def test_long_numbers(tokens):
 # Blocks
 
 
+@pytest.mark.slow
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.binary(min_size=8, max_size=120))
 def test_blocks_of_any_sizes_are_read_as_line_by_line(data):

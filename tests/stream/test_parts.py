@@ -28,6 +28,7 @@ def contents(queries):
     return [(X.tolist(), y.tolist()) for X, y in queries]
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=30), st.integers(1, 40), st.booleans())
 @settings(max_examples=60)
 def test_parts_hold_every_query_once(tmp_path_factory, sizes, parts, final_newline):

@@ -64,6 +64,7 @@ def test_every_source_gives_the_same_queries(tmp_path, kind, batch_rows):
     assert contents(read(source, **COLUMNS, batch_rows=batch_rows)) == expected(table)
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=12), st.integers(1, 9), st.integers(1, 9), st.integers(1, 9))
 @settings(max_examples=40)
 def test_parts_of_parquet_hold_every_query_once(tmp_path_factory, sizes, n, group, batch_rows):
@@ -115,6 +116,7 @@ def test_models_learn_names_and_runs_continue_from_checkpoints(tmp_path):
     assert to_bytes(again) == to_bytes(model)
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_table(tmp_path):
     # Ten million numbers, of which no more than a few batches are held at once.
     import tracemalloc
@@ -316,6 +318,7 @@ def test_a_file_of_group_sizes_next_to_a_table(tmp_path):
         list(read(tmp_path / "t.csv", grade="rel", group=[2, 5]))
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=40), st.integers(1, 7), st.booleans(), st.booleans())
 @settings(max_examples=40)
 def test_grouping_keeps_every_row_and_the_order_of_queries(tmp_path_factory, qids, batch_rows, texts, several):

@@ -13,6 +13,7 @@ import pyarrow.parquet
 import pytest
 
 from online_rank import History, RidgeRanker, read
+from online_rank.base.schema import declared_state
 from online_rank.distributed.keyed import KeyedRankers
 from online_rank.query.times import seconds_of_time
 from online_rank.serving import Models, RankingApp, RankingService
@@ -148,7 +149,7 @@ def _at(values, folder):
     model, seen = RidgeRanker(half_life="1h"), []
     for value in values:
         model.learn_one([{"f": 0.0}, {"f": 1.0}], [0, 1], at=value)
-        seen.append(model._at)
+        seen.append(declared_state(model).at)
     return seen
 
 
@@ -157,7 +158,7 @@ def _at_of_many(values, folder):
     for n in range(1, len(values) + 1):
         model = RidgeRanker(half_life="1h")
         model.learn_many([{"f": 0.0}, {"f": 1.0}] * n, [0, 1] * n, [i for i in range(n) for _ in range(2)], at=values[:n])
-        seen.append(model._at)
+        seen.append(declared_state(model).at)
     return seen
 
 
@@ -171,7 +172,7 @@ def _http(values, folder):
         for i, value in enumerate(values):
             request = {"id": i, "docs": DOCS, "grades": {"a": 0, "b": 1}, "ts": value}
             assert (await client.post("/learn", json=request)).json()["learned"]
-            seen.append(service.model._at)
+            seen.append(declared_state(service.model).at)
 
     asked(send, RankingApp(Models(lambda: service)))
     return seen
@@ -182,7 +183,7 @@ def _kafka(values, folder):
     for i, value in enumerate(values):
         request = {"id": i, "docs": DOCS, "grades": {"a": 0, "b": 1}, "ts": value}
         assert keyed.event(json.dumps(request).encode(), "k", state, "t", 0, i)["learned"]
-        seen.append(keyed.service("k", state).model._at)
+        seen.append(declared_state(keyed.service("k", state).model).at)
     return seen
 
 
@@ -213,6 +214,7 @@ FRAMES = ("polars", "pyarrow", "parquet", "arrow file")
 CELLS = [(d, f) for d in OF_ALL for f in (*WRITTEN, *OBJECTS)] + [(d, f) for d in OF_TEXT for f in WRITTEN]
 
 
+@pytest.mark.first(39)
 @pytest.mark.parametrize(("door", "form"), CELLS, ids=[f"{d}: {f}" for d, f in CELLS])
 def test_a_format_is_the_same_seconds_at_each_door(door, form, tmp_path):
     values, seconds = (WRITTEN | OBJECTS)[form]
@@ -282,7 +284,7 @@ def test_numbers_of_at_have_one_unit():
     model = RidgeRanker(half_life="1h")
     with pytest.raises(ValueError, match="at: query 1: 1767225600000 is a date in ms, and the times before it are in s"):
         model.learn_many([{"f": 0.0}] * 3, [0, 1, 0], [0, 1, 2], at=[1767225600, 1767225600000, 1767225601])
-    assert model._at is None
+    assert declared_state(model).at is None
     with pytest.raises(ValueError, match="at: query 1: nan is no time"):
         model.learn_many([{"f": 0.0}] * 2, [0, 1], [0, 1], at=[1767225600, float("nan")])
 

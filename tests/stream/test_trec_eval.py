@@ -96,6 +96,7 @@ def _means(per_query, queries):
     }
 
 
+@pytest.mark.first(17)
 @pytest.mark.parametrize("seed", range(50))
 def test_figures_of_trec_eval(tmp_path, seed):
     import pytrec_eval

@@ -6,7 +6,7 @@ from msgspec import Meta
 
 from online_rank.serving.kinds.displayed import OfDisplayed
 from online_rank.serving.messages import about
-from online_rank.serving.plan import FeedbackPlan
+from online_rank.serving.plan import GRADE, FeedbackPlan
 
 NOT_CLICKS = "this service learns from grades: its ranker draws no rankings that clicks could be learned from"
 
@@ -22,12 +22,13 @@ class Clicks(OfDisplayed, kw_only=True):
 
     clicks: _Clicks
 
+    @property
     def feedback(self) -> tuple[Any, None]:
         """The clicks."""
         return self.clicks, None
 
-    def given(self, plan: FeedbackPlan, draws: bool) -> dict[str, float]:
+    def given(self, plan: FeedbackPlan, draws: bool) -> tuple[str, dict[str, float]]:
         """The engagement with documents, 1 for a click. Raises ValueError if the service learns from grades."""
         if not draws:
             raise ValueError(NOT_CLICKS)
-        return self.clicks if isinstance(self.clicks, dict) else dict.fromkeys(self.clicks, 1)
+        return GRADE, self.clicks if isinstance(self.clicks, dict) else dict.fromkeys(self.clicks, 1)

@@ -15,8 +15,6 @@ Displayed = Annotated[
 class OfDisplayed(Feedback, kw_only=True):
     """Feedback on a list as a client displayed it."""
 
-    may_display = True
-
     displayed: Displayed | UnsetType = UNSET
 
     def as_displayed(self) -> list[str] | None:

@@ -27,14 +27,10 @@ class Event(OfDisplayed, kw_only=True):
     value: _Value | UnsetType = UNSET
 
     @property
-    def kind(self) -> str:
-        """The kind of event."""
-        return self.event
-
     def feedback(self) -> tuple[Any, None]:
         """Raises ValueError: events are not learned at once."""
         raise ValueError("events are added up over a window, and this service has none: start it with --feedback-window")
 
-    def given(self, plan: FeedbackPlan, draws: bool) -> dict[str, float]:
+    def given(self, plan: FeedbackPlan, draws: bool) -> tuple[str, dict[str, float]]:
         """The value of the event. Raises ValueError for one that was not declared."""
-        return {self.doc: plan.value_of(self.event, None if self.value is UNSET else self.value)}
+        return self.event, {self.doc: plan.value_of(self.event, None if self.value is UNSET else self.value)}
