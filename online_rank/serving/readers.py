@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
-from online_rank._kernels.ahead.trust import Distrusted, read_own
 from online_rank.base import abilities_of, ranker_of
 from online_rank.base.undo import all_or_nothing
 from online_rank.serving.asgi import ANOTHER_LEADS
@@ -27,6 +26,7 @@ from online_rank.serving.replacing import tried
 from online_rank.serving.served import Answer, ServedModel, answered
 from online_rank.serving.service_state import leave
 from online_rank.storage.files import ModelFileError, from_bytes, write_atomically
+from online_rank.storage.own import Distrusted, read_own
 from online_rank.support.lazy import needs
 
 _log = logging.getLogger("online_rank.serving")

@@ -5,7 +5,6 @@ another version are refused before they are run. That is no signature: who may w
 nobody else may be able to write the file, or a folder on the way to it.
 """
 
-import errno
 import functools
 import hashlib
 import os
@@ -61,23 +60,6 @@ def read_sealed(path: Path, *, anyones: bool = False) -> bytes:
     if len(end) < _END.size or _END.unpack(end) != (_MARK, len(code), _digest(code, path.name)):
         raise Distrusted(f"{path} is truncated or damaged: delete it, and run `online-rank warm-up`")
     return code
-
-
-def read_own(folder: Path, name: str, most: int) -> bytes:
-    """A file of at most `most` bytes that nobody else can have written. Raises Distrusted, also for a link, and OSError."""
-    try:
-        file = os.open(folder / name, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise Distrusted(f"{folder / name} is a link") from None
-        raise
-    with open(file, "rb") as opened:
-        found = os.fstat(file)
-        if not stat.S_ISREG(found.st_mode) or found.st_size > most:
-            raise Distrusted(f"{folder / name} is no file of at most {most} bytes")
-        _require_own(folder / name, found)
-        require_own_folder(folder)
-        return opened.read(most)
 
 
 def require_own_folder(folder: Path) -> None:
