@@ -1,8 +1,9 @@
 """A client of `online-rank serve`, synchronous and asynchronous (extra `client`).
 
 Requests are the typed messages of `online_rank.serving.messages`, answers its typed dicts. What gets no answer, or 429, 502,
-503 or 504, is sent again under its id until the patience is over. Feedback under an id is learned once, however often it comes:
-the answer to a repetition has `"duplicate": true`. So has the one after an answer that was lost on its way.
+503 or 504, is sent again under its id until the patience is over, unless the server failed at it. Feedback under an id is
+learned once, however often it comes: the answer to a repetition has `"duplicate": true`. So has the one after an answer that
+was lost on its way.
 """
 
 import asyncio
@@ -52,11 +53,14 @@ class ServiceError(RuntimeError):
         The HTTP status; 0 without an answer.
     request_id : str
         What identifies the request in the log of the server.
+    made_it_fail : bool
+        Whether the server failed at this request, or at others that it was written with. It is not sent again: the next server
+        might fail, too.
     """
 
-    def __init__(self, status: int, error: str, request_id: str = "") -> None:
+    def __init__(self, status: int, error: str, request_id: str = "", made_it_fail: bool = False) -> None:
         super().__init__(f"{status}: {error}" if status else error)
-        self.status, self.request_id = status, request_id
+        self.status, self.request_id, self.made_it_fail = status, request_id, made_it_fail
 
 
 class _Call:
@@ -81,7 +85,7 @@ class _Call:
         error = _error(came)
         # Of many clients, not all come again at once.
         wait, self._pause = self._pause * (0.5 + random.random()), min(2.0 * self._pause, _MOST)
-        if error.status and error.status not in _AGAIN:
+        if error.status and (error.status not in _AGAIN or error.made_it_fail):
             raise error
         if time.monotonic() + wait > self._end:
             raise error
@@ -102,7 +106,7 @@ def _error(came: httpx.Response | httpx.TransportError) -> ServiceError:
         return ServiceError(0, f"no answer: {came or type(came).__name__}")
     try:
         told = came.json()
-        return ServiceError(came.status_code, str(told["error"]), str(told.get("request_id", "")))
+        return ServiceError(came.status_code, str(told["error"]), str(told.get("request_id", "")), told.get("repeat") is False)
     except (ValueError, LookupError, TypeError):
         return ServiceError(came.status_code, came.text[:200])
 

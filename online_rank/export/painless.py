@@ -82,9 +82,10 @@ def to_painless(model: Any, *, name: str = "online_rank", names: Names = None) -
     columns = [f"x{j + 1}" for j in range(len(given.texts))]
     script = _Script()
     stages, score = definitions(given, columns, script.dialect)
-    values = [(x, _value(given, j)) for j, x in enumerate(columns)]
-    values += [*(definition for stage in stages for definition in stage), ("s", score)]
-    lines = [f"double {name} = {' '.join(text.split())};" for name, text in values]
+    lines = [f"double {x} = {_value(given, j)};" for j, x in enumerate(columns)]
+    values = [*(definition for stage in stages for definition in stage), ("s", score)]
+    # The values of levels are texts, whose blanks are theirs.
+    lines += [f"double {name} = {' '.join(text.split())};" for name, text in values]
     source = script.functions + "\n".join([*lines, "return s < 0 ? 1 / (1 - s) : 1 + s;"])
     if (size := len(source.encode())) > _MOST_BYTES:
         raise ValueError(f"the script has {size:,} bytes, and Elasticsearch takes {_MOST_BYTES:,}: learn a smaller model")
@@ -138,7 +139,7 @@ def _value(given: Prepared, j: int) -> str:
         missing = "Double.NaN" if given.form.takes_missing else "0.0"
         return f"doc['{field}'].size() == 0 ? {missing} : doc['{field}'].value"
     if own.level is None:
-        others = ", ".join(map(_quoted, own.others))
+        others = ", ".join(map(_quoted, dict.fromkeys(["", *own.others])))  # An empty text is a missing one.
         return f"doc['{field}'].stream().anyMatch(v -> ![{others}].contains(v)) ? 1.0 : 0.0"
     boolean = {*own.others} <= {"true", "false"}
     return f"doc['{field}'].contains({own.level if boolean else _quoted(own.level)}) ? 1.0 : 0.0"

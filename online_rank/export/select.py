@@ -10,7 +10,18 @@ _DOUBLE = "DOUBLE PRECISION"
 _WINDOW = 'OVER (PARTITION BY "query")'
 
 
-def to_select(model: Any, *, name: str = "online_rank", names: Names = None) -> str:
+#: How a database writes a text in Unicode's form NFC, in which a model has levels.
+_IN_NFC = {"postgresql": "NORMALIZE({}, NFC)", "duckdb": "NFC_NORMALIZE({})"}
+#: Blanks that do not count around a level, as for `str.strip`.
+_BLANKS = "".join(c for c in map(chr, range(1, 0x3001)) if c.isspace())
+
+
+def to_duckdb(model: Any, *, name: str = "online_rank", names: Names = None) -> str:
+    """A model as a SELECT for DuckDB, which writes texts in form NFC otherwise than PostgreSQL does; see `to_select`."""
+    return to_select(model, name=name, names=names, database="duckdb")
+
+
+def to_select(model: Any, *, name: str = "online_rank", names: Names = None, database: str = "postgresql") -> str:
     """A model as a SELECT over a table of candidates, for PostgreSQL and DuckDB.
 
     The table has a column `query`, by which candidates belong together, a column for each feature, NULL or NaN where it is
@@ -25,6 +36,8 @@ def to_select(model: Any, *, name: str = "online_rank", names: Names = None) -> 
         Name of the table.
     names
         The columns of the features, in order, or `{name: column}` for those that differ.
+    database
+        "postgresql", whose database must be in UTF-8 if levels are not in ASCII, or "duckdb".
 
     Raises
     ------
@@ -49,7 +62,7 @@ def to_select(model: Any, *, name: str = "online_rank", names: Names = None) -> 
     require_columns(["query", "score", "input_row", "place", *given.fields])
     columns = [f"x{j + 1}" for j in range(len(given.texts))]
     stages, score = definitions(given, columns, _DIALECT)
-    values = ",\n    ".join(f"{_value(given, j)} AS {x}" for j, x in enumerate(columns))
+    values = ",\n    ".join(f"{_value(given, j, database)} AS {x}" for j, x in enumerate(columns))
     text = f'SELECT input_row, "query",\n    {values}\nFROM numbered'
     for k, stage in enumerate(stages):
         made = ",\n    ".join(f"{expression} AS {name}" for name, expression in stage)
@@ -62,12 +75,18 @@ def to_select(model: Any, *, name: str = "online_rank", names: Names = None) -> 
     )
 
 
-def _value(given: Prepared, j: int) -> str:
+def _value(given: Prepared, j: int, database: str) -> str:
     """The value of feature number j; NULL if it is missing, and that is not 0."""
     if j in given.levels:
         field, level, others = given.levels[j]
         column = f"CAST({quoted(field)} AS VARCHAR)"
-        condition = f"NOT IN ({', '.join(map(_literal, others))})" if level is None else f"= {_literal(level)}"
+        column = column if "".join([level or "", *others]).isascii() else _IN_NFC[database].format(column)
+        if all(each == each.strip() for each in others):
+            column = f"LTRIM(RTRIM({column}, {_literal(_BLANKS)}), {_literal(_BLANKS)})"
+        # An empty text is a missing one.
+        condition = (
+            f"NOT IN ({', '.join(map(_literal, dict.fromkeys(['', *others])))})" if level is None else f"= {_literal(level)}"
+        )
         return f"CASE WHEN {column} {condition} THEN 1 ELSE 0 END"
     value = f"NULLIF(CAST({quoted(given.texts[j])} AS {_DOUBLE}), CAST('NaN' AS {_DOUBLE}))"
     return value if given.form.takes_missing else f"COALESCE({value}, 0)"

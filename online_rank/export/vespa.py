@@ -91,6 +91,12 @@ def _value(given: Prepared, j: int, text: str) -> str:
 
 
 def _quoted(text: str) -> str:
+    """A text in an expression. Raises ValueError for one with a brace, at which the expression would end."""
+    if "{" in text or "}" in text:
+        raise ValueError(
+            f"the level {text!r:.60} has a brace, which ends an expression of Vespa: write it without braces into the data, "
+            "or export to another target"
+        )
     return json.dumps(text, ensure_ascii=False)
 
 

@@ -76,7 +76,7 @@ def name_lines(ax: "Axes", curves: Mapping[str, Any]) -> None:
     heights = [float(ax.transData.transform((x, y))[1]) * to_points for _, x, y, _ in named]
     places = spread_out(heights, 1.6 * FONT, float(ax.bbox.y0) * to_points + 0.8 * FONT)
     for (name, x, y, colour), height, place in zip(named, heights, places, strict=True):
-        ax.annotate(f"{name}: {number(y)}", (x, y), xytext=(5, place - height),
+        ax.annotate(f"{name}: {number(y)}", (x, y), parse_math=False, xytext=(5, place - height),
                     textcoords="offset points", color=colour, fontsize=FONT, va="center", annotation_clip=False,
                     bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.85})  # fmt: skip
 
@@ -99,7 +99,7 @@ def listed(names: Sequence[str], ax: "Axes | None") -> "Axes":
     """Axes without a frame, with one row for each name, the first on top."""
     ax = new_axes(0.75 + 0.24 * len(names)) if ax is None else ax
     ax.spines[["top", "right", "left", "bottom"]].set_visible(False)
-    ax.set_yticks(range(len(names)), names, fontsize=FONT, color=DARK)
+    ax.set_yticks(range(len(names)), names, fontsize=FONT, color=DARK, parse_math=False)
     ax.tick_params(axis="both", length=0)
     ax.set_xticks([])
     ax.set_ylim(len(names) - 0.4, -0.6)
@@ -113,7 +113,7 @@ def bars(values: Mapping[str, float], colours: Sequence[str], label: str, ax: "A
     texts = [f"{value:{numbers}}" if numbers else number(value) for value in values.values()]
     ax.bar_label(bars, texts, padding=3, fontsize=FONT, color=DARK)
     ax.margins(x=0.12)
-    ax.set_title(label, color=DARK, fontsize=FONT, loc="left")
+    ax.set_title(label, color=DARK, fontsize=FONT, loc="left", parse_math=False)
     return ax
 
 

@@ -78,6 +78,8 @@ class KeyTable(QueryTransformer):
     def _check_state(self) -> None:
         if [*self._slots.values()] != [*range(len(self._slots))] or len(self._slots) > self.max_keys:
             raise ValueError("_slots: keys are numbered from 0 in their order, and are at most max_keys")
+        if self._at is not None and not -1.0 <= self._at / self._period - self._epoch <= _MOST_HALF_LIVES + 1.0:
+            raise ValueError(f"_epoch is {self._epoch}, too far from _at, {self._at / self._period:.17g} half-lives")
 
     def _found(self, keys: list[Hashable], at: float | None) -> tuple[np.ndarray, np.ndarray]:
         """The sums (n, 2) of keys at a time, and how long ago the first use of each was; 0 for unknown ones."""

@@ -61,6 +61,13 @@ class Columns(Mapping[str, dict[str, Any]]):
                 "is a missing value"
             )
 
+    def without(self, name: str) -> set[str]:
+        """The documents that lack a feature."""
+        if name not in self.features:
+            return {*self._places}
+        place, rows = self.features.index(name), self._rows
+        return {document for document, i in self._places.items() if (value := rows[i][place]) is None or value != value}
+
     def __getitem__(self, document: str) -> dict[str, Any]:
         row = self._rows[self._places[document]]
         values = row.tolist() if isinstance(row, np.ndarray) else row

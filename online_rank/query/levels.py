@@ -228,6 +228,28 @@ def _as_numbers(values: list[Any], kind: str) -> list[Any] | None:
     return [value if x is None else x for x, value in zip(read, values, strict=True)]
 
 
+def as_known(value: Any, kind: str) -> Any:
+    """A value of one document as the kind that its feature has elsewhere, "number" or "category"; itself if it is of it.
+
+    Examples
+    --------
+    >>> [as_known(value, "number") for value in (2.5, True, "9.99", "2026-11-28")]
+    [2.5, 1.0, None, '2026-11-28']
+    >>> as_known(2, "category"), as_known(2.5, "category"), as_known("a", "category")
+    ('2', '2.5', 'a')
+    """
+    if value is None or (type(value) is float and value != value):
+        return value
+    if kind == "category":
+        return str(value) if type(value) in (int, float) else value
+    if numbers([value]) is not None:
+        return value
+    read = _as_numbers([value] if isinstance(value, str) or type(value) in _ARE_BOOLEAN else [], kind)
+    if read and numbers(read) is not None:
+        return value if isinstance(value, str) and _truth(value) is None else read[0]
+    return value if read == [None] else None
+
+
 def _truth(value: Any) -> float | None:
     """1 or 0 of a boolean, also as a text; None for anything else."""
     if type(value) in _ARE_BOOLEAN:

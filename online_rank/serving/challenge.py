@@ -26,6 +26,8 @@ from online_rank.rankers.fixed import FixedRanker
 _NAMES = ("serving", "challenger")
 #: The share of lists that are drafted without a budget, and the confidence of `from_today`.
 _HALF, SURE = 0.5, 0.95
+#: What an answer says of evidence that names neither session nor user.
+ASSUMED = "this list is the only evidence of its user today: it names neither session nor user"
 
 
 def drafted_by_challenge(feedback: Any) -> bool:
@@ -54,6 +56,10 @@ class Challenge:
 
     With a budget (`from_today`), a smaller share of the lists is drafted, both models order the documents that the serving one
     would show, and the model that lost its place is the next challenger: it may come back.
+
+    Of a session or a user that feedback names only the first evidence in a day counts: what comes after it depends on it, and
+    the interval assumes that each piece of evidence, given all before it, has the mean over all users. Each list without a name
+    is taken for the only one of its user. Names that somebody invents count as users.
 
     Parameters
     ----------
@@ -91,6 +97,8 @@ class Challenge:
         n_failed=Count(),
         since=Count(),
         n_turns=Count(),
+        n_assumed=Count(),
+        n_repeated=Count(),
         serving_origin=Text(optional=True),
     )
 
@@ -99,6 +107,9 @@ class Challenge:
     #: How often the two models have exchanged their roles, and the origin of the one that serves. Older files lack them.
     n_turns: int = 0
     serving_origin: str | None = None
+    #: How much of the evidence named no session and no user, and how much more came of those that had given theirs that day.
+    n_assumed: int = 0
+    n_repeated: int = 0
 
     def __init__(
         self,
@@ -145,7 +156,8 @@ class Challenge:
     def begun(self, since: int) -> Self:
         """The same challenger at the beginning of a comparison, for queries with numbers from `since` on."""
         begun = copy.copy(self)
-        begun.sums, begun.n_drafted, begun.since = np.zeros((1, 3)), 0, since
+        begun.sums, begun.since = np.zeros((1, 3)), since
+        begun.n_drafted = begun.n_assumed = begun.n_repeated = 0
         return begun
 
     def turned(self, model: Any, since: int) -> Self | None:
@@ -166,8 +178,10 @@ class Challenge:
         """By how much the loss of the serving model exceeds the challenger's."""
         return self.paired.difference("challenger", "serving", level)
 
-    def compare(self, measure: AnyMeasure, model: Any, query: Block, y: Any) -> None:
-        """Compare both on a query with its grades, before they learn it."""
+    def compare(self, measure: AnyMeasure, model: Any, query: Block, y: Any, whose: bool | None = None) -> None:
+        """Compare both on a query with its grades, before they learn it; `whose` as in `count`."""
+        if not self._counts(whose):
+            return
         serving, challenger = (_loss(measure, each, query, y) for each in (model, self.model))
         if serving is not None and challenger is not None:
             self._update({"serving": serving, "challenger": challenger})
@@ -213,8 +227,12 @@ class Challenge:
             ranker.n_shown = before
         return shown
 
-    def count(self, clicks: Clicks) -> None:
-        """Count the clicks on a drafted list."""
+    def count(self, clicks: Clicks, whose: bool | None = None) -> None:
+        """Count the clicks on a drafted list: True for the first of a session or user in a day, and False for others, which do
+        not count; None for clicks without a name, which are assumed to be a person's only ones.
+        """
+        if not self._counts(whose):
+            return
         won = vote(clicks, "challenger")
         self.n_drafted += 1
         self._update({"serving": won, "challenger": 1.0 - won})
@@ -238,8 +256,16 @@ class Challenge:
             "promote_at": self.promote_at,
             "failed": self.n_failed,
             "share": self.share,
+            "assumed": self.n_assumed,
+            "repeated": self.n_repeated,
             "turns": self.n_turns,
         }
+
+    def _counts(self, whose: bool | None) -> bool:
+        """Whether evidence counts: what one cluster gives again is dependent."""
+        self.n_assumed += whose is None
+        self.n_repeated += whose is False
+        return whose is not False
 
     def _update(self, losses: dict[str, float]) -> None:
         paired = self.paired

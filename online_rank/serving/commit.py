@@ -3,12 +3,14 @@
 import asyncio
 import contextlib
 import contextvars
+import errno
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
 from online_rank.serving.durable import DurableService, is_fatal, is_for_room
 from online_rank.serving.protocol import Outcome
+from online_rank.storage.folder import StatementFailed, ValueRefused
 
 _log = logging.getLogger("online_rank.serving")
 _DONE = object()
@@ -21,7 +23,25 @@ _ROOM = 0.25
 
 
 class CommitError(RuntimeError):
-    """Changes could not be written to the disk: they are not acknowledged, and no others are accepted now."""
+    """Changes could not be written to the disk: they are not acknowledged.
+
+    Attributes
+    ----------
+    status : int
+        The HTTP status: 400 if the store cannot keep what this request brings, 503 for a reason that is the store's.
+    answer : dict
+        The answer; with `"repeat": False` if the store failed at this request, or others that it was to be written with.
+    """
+
+    def __init__(self, error: str, status: int = 503, *, repeat: bool = True) -> None:
+        super().__init__(error)
+        self.status, self.answer = status, {"error": error} if repeat else {"error": error, "repeat": False}
+
+
+class _Waiting(asyncio.Future[None]):
+    """What a request waits for, and how many changes had been added by then since the last turn, its own among them."""
+
+    place = 0
 
 
 class GroupCommit:
@@ -34,7 +54,9 @@ class GroupCommit:
 
     If a checkpoint cannot be written, the journal continues, and the checkpoint is tried again
     (`DurableService.checkpoint_failure`). If the disk is full, nothing may change (`full`) until what has changed by then is
-    written; that is tried every second. If the journal cannot be written otherwise, everything stops (`failure`).
+    written; that is tried every second. So it is while the database is locked or slow. If the store cannot keep a value of one
+    change, that request is refused, and the service continues from what the store has. If the journal cannot be written
+    otherwise, everything stops (`failure`).
 
     Parameters
     ----------
@@ -45,7 +67,7 @@ class GroupCommit:
     def __init__(self, durable: DurableService) -> None:
         self._durable = durable
         self._outcomes: list[Outcome] = []
-        self._waiting: list[asyncio.Future[None]] = []
+        self._waiting: list[_Waiting] = []
         #: Futures waiting for the next checkpoint, and for the one being written.
         self._asking: list[asyncio.Future[None]] = []
         self._saving: list[asyncio.Future[None]] = []
@@ -102,12 +124,14 @@ class GroupCommit:
             return _nothing()
         self._outcomes += outcomes
         self._is_busy = True
-        return self._future(self._waiting)
+        waiting = _Waiting(loop=asyncio.get_running_loop())
+        waiting.place = len(self._outcomes)
+        return self._future(self._waiting, waiting)
 
     async def checkpoint(self) -> None:
         """Write a checkpoint of the current service. Raises CommitError if that fails."""
         self.require_working()
-        await self._future(self._asking)
+        await self._future(self._asking, asyncio.get_running_loop().create_future())
 
     async def flush(self) -> None:
         """Wait until everything added is in the journal, or cannot be written."""
@@ -115,8 +139,7 @@ class GroupCommit:
         if self._task is not None:
             await asyncio.wait([self._task])
 
-    def _future(self, among: list[asyncio.Future[None]]) -> Awaitable[None]:
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    def _future(self, among: list[Any], future: asyncio.Future[None]) -> Awaitable[None]:
         among.append(future)
         self._start()
         # Shielded: a client that disconnects must not cancel the wait of others.
@@ -169,7 +192,12 @@ class GroupCommit:
         try:
             if outcomes or waiting:
                 await self._in_thread(self._durable.append, outcomes, bool(waiting))
+        except ValueRefused:
+            await self._refuse_one(outcomes, waiting)
+            return
         except BaseException as error:
+            for later in self._waiting:
+                later.place += len(outcomes)
             self._waiting = waiting + self._waiting
             if not is_for_room(error):
                 raise
@@ -195,6 +223,20 @@ class GroupCommit:
         if steps is not None:
             self._next_step = asyncio.get_running_loop().time() + (_ROOM if self._is_busy else 0.0)
             self._is_busy = False
+
+    async def _refuse_one(self, outcomes: list[Outcome], waiting: list[_Waiting]) -> None:
+        """Write changes up to the one that the store cannot keep, refuse its request, and continue from what the store has."""
+        n_kept, error = await self._in_thread(self._durable.append_each, outcomes)
+        _log.error("a request is refused, since the store cannot keep what it brings: %s", error)
+        # The service has learned it, and all that came after it.
+        self._outcomes, since, self._waiting = [], self._waiting, []
+        self._steps, saving, self._saving = None, self._saving, []
+        self._durable.read_again()
+        own = next((each for each in waiting if each.place > n_kept), None)
+        _settle([each for each in waiting if each.place <= n_kept])
+        if own is not None:
+            _settle([own], CommitError(str(error), 400))
+        _settle([*waiting, *since, *saving], CommitError("another request was refused at the same time: send this again"))
 
     @property
     def _seconds_to_step(self) -> float:
@@ -237,14 +279,15 @@ class GroupCommit:
     def _wait_for_room(self, error: OSError) -> None:
         """Refuse what waits for the disk, and try again later; a snapshot does not show what happened after it."""
         if self.full is None:
-            _log.error("the disk is full: nothing is learned until there is room: %s", error)
+            _log.error("%s: nothing is learned until %s: %s", *_reason(error), error)
         self.full = error
         self._refuse_all(_no_room(error))
         self._soon = asyncio.get_running_loop().call_later(_SECONDS_TO_ROOM, self._start)
 
     def _fail(self, error: Exception) -> None:
+        is_first = self.failure is None
         self.failure, self._outcomes = error, []
-        self._refuse_all(_no_journal(error))
+        self._refuse_all(_no_journal(error, repeat=not (is_first and isinstance(error, StatementFailed))))
 
     def _refuse_all(self, error: CommitError) -> None:
         waiting, self._waiting, self._asking, self._saving = self._waiting + self._asking + self._saving, [], [], []
@@ -266,19 +309,26 @@ def begun_in_thread(work: Callable[..., Any], *arguments: Any) -> "asyncio.Futur
         return done
 
 
-def _no_journal(error: Exception) -> CommitError:
-    return CommitError(f"the journal cannot be written: {error}")
+def _no_journal(error: Exception, repeat: bool = True) -> CommitError:
+    return CommitError(f"the journal cannot be written: {error}", repeat=repeat)
 
 
 def _no_room(error: Exception) -> CommitError:
-    return CommitError(f"the disk is full; nothing is learned until there is room: send this again later: {error}")
+    why, end = _reason(error)
+    return CommitError(f"{why}; nothing is learned until {end}: send this again later: {error}")
+
+
+def _reason(error: Exception) -> tuple[str, str]:
+    """Why nothing can be written for now, and until when."""
+    is_busy = getattr(error, "errno", None) == errno.EBUSY
+    return ("the database is busy", "it answers in time") if is_busy else ("the disk is full", "there is room")
 
 
 async def _nothing() -> None:
     """What nobody has to wait for."""
 
 
-def _settle(futures: list[asyncio.Future[None]], error: Exception | None = None) -> None:
+def _settle(futures: Sequence[asyncio.Future[None]], error: Exception | None = None) -> None:
     """Resolve the waiting futures that were not cancelled."""
     for future in futures:
         if future.done():

@@ -18,7 +18,7 @@ from online_rank.serving.messages import Forget
 from online_rank.serving.outcomes import Outcome
 from online_rank.serving.protocol import RankingService
 from online_rank.serving.stored_times import set_back
-from online_rank.storage.folder import CheckpointError
+from online_rank.storage.folder import CheckpointError, ValueRefused
 from online_rank.storage.generations import taken
 from online_rank.storage.places import opened, saved_in
 from online_rank.storage.saved import Saved
@@ -174,6 +174,27 @@ class DurableService:
                 self._see(change.learned[0])
         self.service.stored(number, learned)
 
+    def append_each(self, outcomes: Sequence[Outcome]) -> tuple[int, ValueRefused | None]:
+        """Write changes one by one, up to the first whose values the store cannot keep. Returns how many, and that error.
+
+        The changes before it are on the disk. Raises as `append`.
+        """
+        for n_kept, outcome in enumerate(outcomes):
+            try:
+                self.append([outcome], sync=True)
+            except ValueRefused as error:
+                return n_kept, error
+        return len(outcomes), None
+
+    def read_again(self) -> None:
+        """Let the service be what the store has: nothing is left of changes that were not written. Raises as at the start."""
+        if self.store is None:
+            return
+        began = self._began
+        self.store.read_again()
+        self._recover(self.store, False)
+        self._began = began
+
     def save(self) -> None:
         """Write a checkpoint. All changes must have been appended. Raises OSError if it cannot be written."""
         for _ in self.writing(self.generation()):
@@ -220,7 +241,7 @@ class DurableService:
             yield from self.store.replacing(generation)
             if self._n_covered > self._n_purged:
                 yield
-                self.store.purge()
+                yield from self.store.purge()
         except (OSError, ValueError, MemoryError) as error:
             self._failed(error)
             raise
@@ -330,8 +351,8 @@ def is_fatal(error: Exception) -> bool:
 
 
 def is_for_room(error: BaseException) -> TypeGuard[OSError]:
-    """Whether an error means that there is no room: nothing was written, and later there may be."""
-    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    """Whether an error means that there is no room, or the database is busy: nothing was written, and later it may be."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EBUSY)
 
 
 def read_service(path: str | os.PathLike[str]) -> RankingService:

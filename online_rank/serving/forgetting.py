@@ -87,6 +87,10 @@ def forget(service: RankingService, wanted: Forget) -> Forgotten:
             service.replaced = None
         for query_id in learned:
             service._learned.pop(query_id, None)
+        gone = [query_id for query_id in (*ids, *waiting, *early) if query_id in service._shares]
+        changes.include_entries(service._shares, gone)
+        for query_id in {*gone}:
+            del service._shares[query_id]
         pending.forget([*waiting, *early])
         service._read.clear()
         if challenge is not None:

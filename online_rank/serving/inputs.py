@@ -11,7 +11,7 @@ import math
 import sys
 import time
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -26,7 +26,7 @@ _log = logging.getLogger("online_rank.serving")
 #: Unknown names that this process has logged: models of keys come and go.
 _LOGGED: set[str] = set()
 
-_SECONDS_BETWEEN = 0.05
+_SECONDS_BETWEEN, _SECONDS_BETWEEN_LINES = 0.05, 60.0
 _DOCUMENTS = 5
 _MOST_FEATURES = 300
 _MOST_NAMES = 100
@@ -116,6 +116,9 @@ class InputWatch:
         self._learns_names = not self._known
         self._unknown: collections.Counter[str] = collections.Counter()
         self._missing: collections.Counter[str] = collections.Counter()
+        #: How many queries lacked each of the inputs that the model declares, and from when on the log says it again.
+        self.declared: collections.Counter[str] = collections.Counter()
+        self._tells_from = -math.inf
         #: Values seen so far, by feature, until there are enough for the reference.
         self._values: dict[str, array[float]] = {}
         self._n_seen = 0
@@ -174,6 +177,14 @@ class InputWatch:
             self._complete()
         return self.has_reference
 
+    def lacks(self, names: Iterable[str]) -> None:
+        """Count a query that lacks inputs which the model declares; the log says so once a minute."""
+        self.declared.update(names)
+        if self._clock() >= self._tells_from:
+            self._tells_from = self._clock() + _SECONDS_BETWEEN_LINES
+            each = ", ".join(f"{name!r} ({n})" for name, n in self.declared.most_common(_SHOWN))
+            _log.warning("queries lack inputs that the model declares, and are ranked without: %s so far", each)
+
     def figures(self) -> dict[str, Any]:
         """What was found, for JSON: the names that are unknown or missing most often, and the features that drifted most.
 
@@ -189,6 +200,7 @@ class InputWatch:
             "unknown_levels": max((step.n_unknown.levels for step in self._steps), default=0),
             "trimmed": max((getattr(step, "n_trimmed", 0) for step in self._steps), default=0),
             "missing": dict(self._missing.most_common(_SHOWN)),
+            "declared": dict(self.declared.most_common(_SHOWN)),
             "reference": int(self._reference[0].sum()) if self.has_reference else None,
             "drift": {name: round(index[name], 4) for name in most},
         }

@@ -17,7 +17,7 @@ from online_rank.preprocessing.history import AT, PLACES
 from online_rank.query import Block, as_grades
 from online_rank.query.blocks import with_feedback
 from online_rank.serving import messages
-from online_rank.serving.challenge import drafted_by_challenge, seen_by
+from online_rank.serving.challenge import ASSUMED, drafted_by_challenge, seen_by
 from online_rank.serving.kinds.clicks import NOT_CLICKS
 from online_rank.serving.kinds.displayed import OfDisplayed
 from online_rank.serving.outcomes import Outcome, Reply, UnknownQuery
@@ -31,7 +31,7 @@ _MOST_UNMEASURED = 64
 
 
 #: A query, the feedback on it, and the scores whose mistakes to learn from, or None for the model's own.
-Lesson = tuple[Block, Any, np.ndarray | None]
+Lesson = tuple[Block, Any, np.ndarray | None, bool | None]
 
 
 class Due(NamedTuple):
@@ -49,6 +49,8 @@ class Due(NamedTuple):
         What the journal will say of it.
     at
         The time at which it is learned, if the model asks for one.
+    evidence
+        Whose feedback it is.
     """
 
     query_id: Any
@@ -58,6 +60,7 @@ class Due(NamedTuple):
     drawn: str | None
     outcome: Outcome
     at: float | None
+    evidence: Evidence = NO_EVIDENCE
 
 
 def learn(
@@ -87,7 +90,15 @@ def learn(
     )
 
 
-def teach(state: ServiceState, message: messages.Teach, request: bytes, at: float | None, *, n_bytes: int | None) -> Reply:
+def teach(
+    state: ServiceState,
+    message: messages.Teach,
+    request: bytes,
+    at: float | None,
+    evidence: Evidence = NO_EVIDENCE,
+    *,
+    n_bytes: int | None,
+) -> Reply:
     """Learn a query that somebody else has ranked, from its documents and their grades; `n_bytes` as for `query_of`."""
     (grades, ungraded), query_id = message.feedback, message.id
     ungraded = None if ungraded is UNSET else ungraded
@@ -98,17 +109,30 @@ def teach(state: ServiceState, message: messages.Teach, request: bytes, at: floa
     if n_bytes is not None and state.draws:
         require_few_pairs(query, n_bytes)
     _, y = _graded(grades, ungraded, query)
-    scores = state.model.predict_one(_at_time(state.model, query, at))
+    try:
+        scores = state.model.predict_one(_at_time(state.model, query, at))
+    except (ValueError, TypeError):
+        if (fitted := state.fitted(query)) is None:
+            raise
+        query, scores = fitted, state.model.predict_one(_at_time(state.model, fitted, at))
     lost = served_losses(state._target, np.array([*scores.values()]), y, query.offsets).item() if len(y) else math.nan
     number = state._pending.number(query_id)
     gone = () if number is None else (number,)
-    outcome = Outcome(("teach", query_id, at), feedback=request, gone=gone, digest=digest)
+    outcome = Outcome(("teach", query_id, at, evidence.day), feedback=request, gone=gone, digest=digest)
+    if evidence.keys and state.is_limited(evidence):
+        answer = {"id": query_id, "learned": False, "limited": True}
+        return forget_query(state, query_id, "limited", Reply(answer, outcome, learned=True), digest)
     reply = Reply({"id": query_id, "learned": True, "loss": 0.0 if math.isnan(lost) else lost}, outcome, learned=True)
     n_changes = state.n_changes
     try:
         with _changing(state, query) as changes:
+            whose = None if state.challenge is None else state.takes_share(changes, evidence)
+            if state.challenge is not None and whose is None:
+                reply.answer["assumed"] = ASSUMED
+            if evidence.keys:
+                state.count_evidence(changes, evidence, 1)
             state.end(changes, query_id, digest, "learned")
-            _learn_once(state, query, y, None, at, changes, len(request))
+            _learn_once(state, (query, y, None, whose), at, changes, len(request))
     except Exception:
         if state.n_changes == n_changes:
             raise  # Otherwise it was learned before the error, and the journal must know.
@@ -143,22 +167,34 @@ def learn_waiting(
     if len(state._unmeasured) >= _MOST_UNMEASURED:
         state.measure_served()
     text, scores, drawn = waiting
-    due = Due(query_id, query, text, scores, drawn, outcome, at)
-    n_changes = state.n_changes
+    due = Due(query_id, query, text, scores, drawn, outcome, at, evidence)
     try:
-        with _changing(state, query, is_clicks) as changes:
+        return _learned(state, due, feedback, ungraded, is_clicks, displayed)
+    except (ValueError, TypeError):
+        if (fitted := state.fitted(query)) is None:
+            raise
+        return _learned(state, due._replace(query=fitted), feedback, ungraded, is_clicks, displayed)
+
+
+def _learned(
+    state: ServiceState, due: Due, feedback: Any, ungraded: Any, is_clicks: bool, displayed: Sequence[Any] | None
+) -> Reply:
+    """Learn a query that is due, all or nothing."""
+    evidence, n_changes = due.evidence, state.n_changes
+    try:
+        with _changing(state, due.query, is_clicks) as changes:
             if evidence.keys:
-                state.count_evidence(changes, evidence, len(feedback))
+                state.count_evidence(changes, evidence, len(feedback) if is_clicks else 1)
             if is_clicks:
                 counted, reply, lesson = _read_clicks(state, changes, due, feedback, displayed)
             else:
-                counted, (reply, lesson) = "learned", _read_grades(state, due, feedback, ungraded)
+                counted, (reply, lesson) = "learned", _read_grades(state, changes, due, feedback, ungraded)
             if reply.feedback is not None:
                 state._longest_delay = max(state._longest_delay, len(state._pending._queries) - 1)
-            state.end(changes, query_id, outcome.digest, counted)
+            state.end(changes, due.query_id, due.outcome.digest, counted)
             # Last, so that a kernel that makes the last change needs no copies of the model to undo it.
             if lesson is not None:
-                _learn_once(state, *lesson, at, changes, len(text))
+                _learn_once(state, lesson, due.at, changes, len(due.text))
                 if is_clicks and lesson[1].impression.teams is None:
                     reply.answer["loss"] = state.model.last_round.loss
     except Exception:
@@ -171,7 +207,7 @@ def _read_clicks(
     state: ServiceState, changes: all_or_nothing, due: Due, clicked: Any, displayed: Sequence[Any] | None
 ) -> tuple[str, Reply, Lesson | None]:
     """What clicks on the list that was drawn or displayed count as, the answer, and what they teach, if they say something."""
-    query_id, query, _, _, drawn, outcome, at = due
+    query_id, query, _, _, drawn, outcome, at, _ = due
     shown = drawn_as(drawn or "")
     changed = displayed is not None and tuple(displayed) != shown.page
     if displayed is not None and changed:
@@ -189,12 +225,15 @@ def _read_clicks(
     if drafted_by_challenge(y) and (challenge is None or (state._pending.number(query_id) or 0) < challenge.since):
         # Its vote is for a comparison that has ended.
         return "late", _too_late(query_id, outcome), None
-    return "learned", Reply(answer, outcome, True, None, y), (query, y, None)
+    whose = _whose(state, changes, due) if drafted_by_challenge(y) else None
+    if drafted_by_challenge(y) and whose is None:
+        answer["assumed"] = ASSUMED
+    return "learned", Reply(answer, outcome, True, None, y), (query, y, None, whose)
 
 
-def _read_grades(state: ServiceState, due: Due, grades: Any, ungraded: Any) -> tuple[Reply, Lesson]:
+def _read_grades(state: ServiceState, changes: all_or_nothing, due: Due, grades: Any, ungraded: Any) -> tuple[Reply, Lesson]:
     """The answer to grades, with the loss of the ranking that was served, and what they teach."""
-    query_id, query, text, scores, drawn, outcome, _ = due
+    query_id, query, text, scores, drawn, outcome, _, _ = due
     if drawn:
         require_few_pairs(query, len(text))
         served = arranged(read(request_of(text)), dict(zip(query.ids or (), scores, strict=True)), drawn_as(drawn))
@@ -203,17 +242,28 @@ def _read_grades(state: ServiceState, due: Due, grades: Any, ungraded: Any) -> t
         query = _placed(query, scores)
     if ungraded == "skip":
         of_all = dict(zip(query.ids or (), scores, strict=True))
-        query = _part_of(query, query_of(state.needs, read(request_of(text)), grades))
+        part = query_of(state.needs, read(request_of(text)), grades)
+        query = _part_of(query, state.fitted(part) or part)
         scores = [of_all[name] for name in query.ids or ()]
     grades, y = _graded(grades, ungraded, query)
     by = np.array(scores)
     lost = served_losses(state._target, by, y, query.offsets).item() if len(y) else math.nan
     loss = None if math.isnan(lost) else lost
+    whose = None if state.challenge is None else _whose(state, changes, due)
     state._unmeasured = [*state._unmeasured, (scores, y.tolist(), loss)]
     asked = asked_as(query_id) if type(query_id) is str and query_id.startswith(MARK) else query_id
     answer = {"id": asked, "learned": True, "loss": loss or 0.0}
+    if state.challenge is not None and whose is None:
+        answer["assumed"] = ASSUMED
     known: Any = dict(zip(query.ids or (), scores, strict=True))
-    return Reply(answer, outcome, True, None, grades, known, loss), (query, y, by if state.learn_served else None)
+    return Reply(answer, outcome, True, None, grades, known, loss), (query, y, by if state.learn_served else None, whose)
+
+
+def _whose(state: ServiceState, changes: all_or_nothing, due: Due) -> bool | None:
+    """Whether feedback counts in the comparison with the challenger; None if it is assumed to be a person's only one."""
+    if due.evidence.keys:
+        return state.takes_share(changes, due.evidence)
+    return state.share_of(changes, due.query_id)
 
 
 def _graded(grades: dict[Any, Any], ungraded: Any, query: Block) -> tuple[dict[Any, Any], np.ndarray]:
@@ -295,23 +345,16 @@ def _changing(state: ServiceState, query: Block, is_clicks: bool = False) -> all
     return changes
 
 
-def _learn_once(
-    state: ServiceState,
-    query: Block,
-    y: Any,
-    served: np.ndarray | None,
-    at: float | None,
-    changes: all_or_nothing,
-    n_bytes: int,
-) -> None:
+def _learn_once(state: ServiceState, lesson: Lesson, at: float | None, changes: all_or_nothing, n_bytes: int) -> None:
     """Let the models learn a query from `Clicks` or grades (m,); `changes` undo it (`_changing`).
 
     The query has `n_bytes`, which limit what its new features may add to the models, unless it is replayed.
     """
+    query, y, served, whose = lesson
     challenge, clicked = state.challenge, isinstance(y, Clicks)
     drafted = clicked and drafted_by_challenge(y)
     if challenge is not None and not clicked:
-        challenge.compare(state._target, state.model, query, y)
+        challenge.compare(state._target, state.model, query, y, whose)
     within = growth_limited(MAX_GROWTH + CELLS_A_BYTE * n_bytes)
     if not drafted:
         learned = with_feedback(query, (y,) if clicked else y, served=served)
@@ -319,7 +362,7 @@ def _learn_once(
             learned = _at_time(state.model, learned, at)
         within.run(learn_within, state.model, learned, changes)
     if challenge is not None and drafted:
-        challenge.count(y)
+        challenge.count(y, whose)
     elif challenge is not None:
         within.run(challenge.learn, _at_time(challenge.model, query, at), y)
 

@@ -130,12 +130,19 @@ class Explain(Query, kw_only=True):
     explain: _Explain
 
 
+Whose = Annotated[
+    Text, about("whose feedback it is: the evidence that one of them gives in a day is limited, and counts once in comparisons")
+]
+
+
 class Teach(Query, kw_only=True):
     """learns a query that somebody else ranked, at once"""
 
     grades: GradesOf
     ungraded: Ungraded | UnsetType = UNSET
     ts: Time | UnsetType = UNSET
+    session: Whose | UnsetType = UNSET
+    user: Whose | UnsetType = UNSET
 
     feedback = GIVEN_GRADES
 
@@ -149,6 +156,8 @@ class Feedback(Message, kw_only=True):
     is_clicks: ClassVar[bool] = False
 
     ts: Time | UnsetType = UNSET
+    session: Whose | UnsetType = UNSET
+    user: Whose | UnsetType = UNSET
 
     @property
     def feedback(self) -> tuple[Any, int | str | UnsetType | None]:
@@ -236,6 +245,7 @@ class Ranked(Answered):
     scores: Annotated[list[float], about("of the documents in that order")]
     shown: NotRequired[Annotated[int, about("how many of the first documents were drawn to be shown, to learn from clicks")]]
     greedy: NotRequired[Annotated[bool, about("the disk is full: nothing was drawn, and feedback cannot be learned")]]
+    missing: NotRequired[Annotated[list[str], about("inputs that the model declares, and the query or some documents lack")]]
 
 
 class Explanation(TypedDict):

@@ -39,6 +39,8 @@ _COUNTERS = {
     "inputs": "Queries whose features were looked at",
     "unknown_inputs": "Of these, queries with features that nobody knows",
     "missing_inputs": "Of these, queries without features that are expected",
+    "missing_declared": "Declared inputs that queries lacked: the ranking of today, the context, keys of a history",
+    "odd_values": "Texts where the model knows numbers, and numbers where it knows categories",
     "deleted_keys": "Keys deleted, on request or after their time",
     "evicted": "Queries dropped before their feedback arrived",
     "elsewhere": "Rankings that were made elsewhere, such as by readers",

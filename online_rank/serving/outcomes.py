@@ -23,10 +23,10 @@ class Outcome(NamedTuple):
     fields
         The kind of change: `("rank", draws so far or None, numbers of the queries crowded out, rankings that two models might
         have drafted, share of the DCG that the draw keeps or None, time if it is not that of the query or None)`,
-        `("learn", id, number of its query, time or None)`, `("teach", id, time or None)`, `("feedback", time)` with a second
-        time if it is ahead of the clock, `("close", id)` at the end of a window, `("drop", id)` if the feedback cannot
-        be learned, `("late", time or None)`, `("time", time)`, `("promote",)`, `("replace",)` for a model from a file, or
-        `("duplicate",)`.
+        `("learn", id, number of its query, time or None, day of the evidence)`, `("teach", id, time or None, day)`,
+        `("feedback", time)` with a second time if it is ahead of the clock, `("close", id)` at the end of a window,
+        `("drop", id)` if the feedback cannot be learned, `("late", time or None)`, `("time", time)`, `("promote",)`,
+        `("replace",)` for a model from a file, or `("duplicate",)`.
     number
         The number of the query that waits from then on, or None.
     waiting
@@ -72,6 +72,8 @@ class Reply(NamedTuple):
         The documents of a query that was ranked and waits, with their features, to watch them; None for no such query.
     is_refused
         Whether the request is of a kind that was not allowed.
+    missing
+        The declared inputs that a query lacks.
     is_unknown
         Whether it is feedback on a query that is not known.
     promoted
@@ -90,6 +92,7 @@ class Reply(NamedTuple):
     docs: Any = None
     is_refused: bool = False
     is_unknown: bool = False
+    missing: tuple[str, ...] = ()
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:

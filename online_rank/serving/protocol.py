@@ -33,10 +33,10 @@ from online_rank.query.embeddings import LENIENT
 from online_rank.query.times import seconds_of_time
 from online_rank.serving import learning, messages, queries, ranking, windows
 from online_rank.serving.clock import CLOCK
-from online_rank.serving.kinds.displayed import OfDisplayed
 from online_rank.serving.outcomes import Outcome, Reply, UnknownQuery
 from online_rank.serving.reading import DAY, NO_EVIDENCE, RequestError, evidence_of, read, request_of
 from online_rank.serving.service_state import ServiceState
+from online_rank.serving.tokens import roles_without
 from online_rank.storage.files import from_bytes
 
 
@@ -211,7 +211,8 @@ class RankingService(ServiceState):
             evidence = evidence_of(message, (day or 0) * DAY)
             learning.learn(self, message, feedback, _first_of(rest[2:3]), evidence)
         elif kind == "teach":
-            learning.teach(self, message, feedback, _first_of(rest[1:]), n_bytes=None)
+            evidence = evidence_of(message, (rest[2] if rest[2:] else 0) * DAY)
+            learning.teach(self, message, feedback, _first_of(rest[1:2]), evidence, n_bytes=None)
         elif kind == "feedback":
             _first_of(rest)
             windows.take(self, message, windows.given_by(self, message), evidence_of(message, rest[-1]), *rest)
@@ -264,12 +265,11 @@ class RankingService(ServiceState):
             return ranking.rank(self, message, request, own, now)
         learned_at = self._time(now if ts is not None else at)
         if isinstance(message, messages.Teach):
-            return learning.teach(self, message, request, learned_at, n_bytes=len(request))
+            return learning.teach(self, message, request, learned_at, evidence_of(message, now), n_bytes=len(request))
         if gathers:
             return windows.gather(self, message, request, own, now)
-        return learning.learn(
-            self, message, request, learned_at, evidence_of(message, now) if isinstance(message, OfDisplayed) else NO_EVIDENCE
-        )
+        is_named = message.session is not UNSET or message.user is not UNSET
+        return learning.learn(self, message, request, learned_at, evidence_of(message, now) if is_named else NO_EVIDENCE)
 
     def _times(self, ts: float | str | None, at: float | None) -> tuple[float, float]:
         """A request's own time, and the time that it is, which is not ahead of the clock; `at` is when it arrived.
@@ -292,6 +292,8 @@ def other_kind(message: Any, kinds: Collection[str] | None) -> str:
     kind = type(message).__name__.lower()
     if kinds is None or kind in kinds:
         return ""
+    if roles := roles_without(kind, kinds):
+        return f"this token has not the role {' or '.join(roles)}, which a request of the kind {kind} needs"
     return f"this is a request of the kind {kind}; here it must be of the kind {' or '.join(sorted(kinds))}"
 
 

@@ -18,6 +18,7 @@ from online_rank.preprocessing.history import AT
 from online_rank.query import Block, Runs, read_query
 from online_rank.query.columns import Columns
 from online_rank.query.levels import numbers
+from online_rank.serving.declared import declared_by
 
 #: The weight of one query.
 _ONE = np.ones(1)
@@ -37,6 +38,8 @@ class Needs:
     ----------
     draws, takes_documents
         Whether the serving model draws lists, and takes features that are no numbers.
+    declared
+        The inputs that they declare.
     takes_context, takes_time, takes_vectors, remembers
         Whether any model looks at the context, asks for the time, takes vectors, or remembers feedback.
     reads_tables
@@ -44,8 +47,8 @@ class Needs:
     """
 
     __slots__ = (
-        "draws", "models", "parts", "reads_tables", "remembers", "takes_any_context", "takes_context", "takes_documents",
-        "takes_time", "takes_vectors",
+        "declared", "draws", "models", "parts", "reads_tables", "remembers", "takes_any_context", "takes_context",
+        "takes_documents", "takes_time", "takes_vectors",
     )  # fmt: skip
 
     def __init__(self, models: list[Any], takes_any_context: bool = False) -> None:
@@ -59,6 +62,7 @@ class Needs:
         self.takes_vectors = any(a.takes_vectors for a in able)
         self.remembers = any(a.remembers for a in able)
         self.reads_tables = self.takes_documents and all(len(steps_of(each)) == 1 for each in models)
+        self.declared = declared_by(models)
 
 
 def _has_others(step: Any) -> bool:
@@ -82,7 +86,7 @@ def query_of(needs: Needs, message: Any, only: Any = None, *, n_bytes: int | Non
     """
     is_plain = message.rows is UNSET and message.runs is UNSET
     asked = message.docs if is_plain else message.asked()
-    context = None if message.context is UNSET else message.context
+    context = None if message.context is UNSET else needs.declared.filled(message.context)
     if n_bytes is not None and len(asked) > MAX_DOCUMENTS:
         raise ValueError(f"docs has {len(asked)} documents; a query may have {MAX_DOCUMENTS}")
     if only is not None:

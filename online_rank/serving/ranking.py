@@ -2,6 +2,7 @@
 
 import functools
 import json
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,10 @@ from online_rank.base import abilities_of, ranker_of
 from online_rank.base.undo import all_or_nothing
 from online_rank.feedback import Greedy, Impression
 from online_rank.query import Block
+from online_rank.rankers.fixed import FixedRanker
 from online_rank.serving import messages
 from online_rank.serving.challenge import seen_by
+from online_rank.serving.declared import behind
 from online_rank.serving.outcomes import Outcome, Reply
 from online_rank.serving.queries import arranged, query_of, remembering
 from online_rank.serving.reading import text_of
@@ -28,7 +31,12 @@ def explain(state: ServiceState, message: messages.Explain, request: bytes) -> R
     query = query_of(state.needs, message, n_bytes=len(request))
     if message.explain[0] == message.explain[1]:
         raise ValueError("explain must be two documents: [document, other document]")
-    found = state.model.explain_one(seen_by(state.model, query), *message.explain)
+    try:
+        found = state.model.explain_one(seen_by(state.model, query), *message.explain)
+    except (ValueError, TypeError):
+        if (fitted := state.fitted(query)) is None:
+            raise
+        found = state.model.explain_one(seen_by(state.model, fitted), *message.explain)
     parts = [[str(name), value] for name, value in found.largest_first()]
     explanation = {"difference": found.difference, "contributions": parts, "exact": found.exact}
     return Reply({"id": message.id, "explanation": explanation})
@@ -36,7 +44,11 @@ def explain(state: ServiceState, message: messages.Explain, request: bytes) -> R
 
 def rank(state: ServiceState, message: messages.Rank, request: bytes, at: float, now: float) -> Reply:
     """Rank a query of a time `at` the time `now`. Raises ValueError."""
-    query, scores = scored(state, query_of(state.needs, message, n_bytes=len(request)), at)
+    query, scores, seen = scored(state, query_of(state.needs, message, n_bytes=len(request)), at)
+    lacking = state.needs.declared.lacking(message) if any(state.needs.declared) else {}
+    without = set[Any]().union(*[lacking[name] for name in state.needs.declared.today if name in lacking])
+    if without:
+        scores = _behind(state, seen, scores, without)
     text = text_of(request, query.remembered)
     # Before anything is drawn, because a refused request must not change the next draw.
     size = room_for(state, query, text)
@@ -46,7 +58,9 @@ def rank(state: ServiceState, message: messages.Rank, request: bytes, at: float,
         raise ValueError("pinned and excluded are for lists that are drawn, to learn from clicks; this service ranks by scores")
     if message.greedy is True:
         answer = arranged(message, scores, Greedy(None).show(scores, 0, **pins) if pins else None)
-        return Reply({name: value for name, value in answer.items() if name != "shown"})
+        return Reply(
+            {name: value for name, value in answer.items() if name != "shown"} | _missing(lacking), missing=(*lacking,)
+        )
     changes = all_or_nothing()
     state._record(changes.log)
     with changes:
@@ -54,9 +68,14 @@ def rank(state: ServiceState, message: messages.Rank, request: bytes, at: float,
         if draws:
             ranker, challenge = ranker_of(state.model), state.challenge
             changes.undo_by(functools.partial(vars(ranker).update, {"_n_shown": ranker.n_shown}))
-            shown = state.model.show_one(seen_by(state.model, query), **pins)
+            if without:  # No evidence for a take-over: one of the two rankings is not known.
+                shown = ranker.policy.show(scores, ranker.n_shown, ranker._confidence(), **pins)
+                ranker.n_shown += 1
+            else:
+                shown = state.model.show_one(seen_by(state.model, seen), **pins)
+            if challenge is not None and not without:
+                shown = challenge.drafted(shown, state.model, seen, pins) or shown
             if challenge is not None:
-                shown = challenge.drafted(shown, state.model, query, pins) or shown
                 challenge.n_asked += 1
             n_shown = ranker.n_shown
         reply = waits(
@@ -65,17 +84,41 @@ def rank(state: ServiceState, message: messages.Rank, request: bytes, at: float,
         )  # fmt: skip
     if state._find_learned is not None:
         state._pending.spill()
+    if lacking:
+        reply.answer.update(_missing(lacking))
+        return reply._replace(missing=(*lacking,))
     return reply
 
 
-def scored(state: ServiceState, query: Block, at: float) -> tuple[Block, dict[Any, float]]:
-    """A query of a time with what waits with it, and its scores."""
+def _missing(lacking: Iterable[str]) -> dict[str, list[str]]:
+    """What an answer says of the declared inputs that its query lacks."""
+    return {"missing": sorted(lacking)} if lacking else {}
+
+
+def _behind(state: ServiceState, query: Block, scores: dict[Any, float], without: set[Any]) -> dict[Any, float]:
+    """The scores of a query some of whose documents lack what the ranking of today needs, if that serves (`behind`)."""
+    challenge = state.challenge
+    if not isinstance(ranker_of(state.model), FixedRanker):
+        return scores
+    if challenge is None:  # A reader does not have the model that waits: those documents keep their order.
+        return behind(scores, without, dict.fromkeys(scores, 0.0))
+    return behind(scores, without, challenge.model.predict_one(seen_by(challenge.model, query)))
+
+
+def scored(state: ServiceState, query: Block, at: float) -> tuple[Block, dict[Any, float], Block]:
+    """A query of a time with what waits with it, its scores, and the query as the models see it: without odd values."""
     if state.needs.remembers:
         query = remembering(state.needs, query, at)
-    scores = state.model.predict_one(query if query.context is None else seen_by(state.model, query))
+    seen = query
+    try:
+        scores = state.model.predict_one(query if query.context is None else seen_by(state.model, query))
+    except (ValueError, TypeError):
+        if (fitted := state.fitted(query)) is None:
+            raise
+        seen, scores = fitted, state.model.predict_one(seen_by(state.model, fitted))
     if state.challenge is not None and abilities_of(state.challenge.model).remembers:
-        state.challenge.model.predict_one(query)  # What it makes of earlier feedback waits, too.
-    return query, scores
+        state.challenge.model.predict_one(seen)  # What it makes of earlier feedback waits, too.
+    return query, scores, seen
 
 
 def waits(

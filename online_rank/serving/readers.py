@@ -3,7 +3,9 @@
 import asyncio
 import collections
 import contextlib
+import json
 import logging
+import re
 import time
 import zlib
 from collections.abc import Callable, Collection, Coroutine, Iterator
@@ -23,6 +25,7 @@ from online_rank.serving.reading import RequestError, read
 from online_rank.serving.replacing import tried
 from online_rank.serving.served import Answer, ServedModel, answered
 from online_rank.storage.files import ModelFileError, from_bytes, write_atomically
+from online_rank.storage.own import Distrusted, read_own
 from online_rank.support.lazy import needs
 
 _log = logging.getLogger("online_rank.serving")
@@ -35,6 +38,10 @@ _COUNTED = 20
 #: What the learner answers to a reader whose token it does not know, or that may not do what readers do.
 _NO_TOKEN = (401, 403)
 _OTHER_TOKEN = "the learner refuses the token of this reader: its first token with the role admin must be one of the learner's"
+#: Most bytes and seconds of the learner's model, and most bytes of another answer.
+_MOST_MODEL, _MOST_SECONDS, _MOST_ANSWER = 1 << 30, 300.0, 1 << 26
+#: What an ETag looks like (RFC 9110), of a sensible length.
+_ETAG = re.compile(r'(?:W/)?"[!#-~]{0,200}"')
 _AWAY = 503, {"error": "the learner cannot be reached: nothing is learned now; send this again"}
 
 
@@ -101,12 +108,15 @@ class ReaderModels:
         self.by_key, self._key, self._learner = key is not None, key, learner.rstrip("/")
         self._max_open = max_open
         #: Nobody answers, or somebody who is no learner.
-        self._failures = httpx.HTTPError, ValueError, TypeError, AttributeError
+        self._failures = httpx.HTTPError, httpx.StreamError, TimeoutError, ValueError, TypeError, AttributeError
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        # A few megabytes of an answer that is compressed may be gigabytes.
+        headers["Accept-Encoding"] = "identity"
         self._http: Any = httpx.AsyncClient(base_url=self._learner, headers=headers, timeout=PATIENCE)
-        self._cache = None if cache is None else Path(cache)
+        self._cache = None if cache is None else Path(cache).absolute()
         if self._cache is not None:
             self._cache.mkdir(mode=0o700, exist_ok=True)
+        self._why_failed = ""
         # No two readers draw alike, and none does again after a restart.
         self._first_draw = zlib.crc32(f"{name} {time.time_ns()}".encode()) << _COUNTED
         self._reading, self._is_refused = asyncio.Lock(), False
@@ -165,6 +175,12 @@ class ReaderModels:
             # The learner makes the models of new keys.
             return await self._posted("/rank", key, request)
         service = model.durable.service
+        declared = service.needs.declared
+        if message is not None and declared.today and not declared.lacking(message).keys().isdisjoint(declared.today):
+            # The learner has the model that waits.
+            answer = await self._posted("/rank", key, request)
+            if answer is not _AWAY:
+                return answer
         reply = service.handle(request, kinds=kinds)
         if reply.outcome is not None:
             waiting = reply.outcome.waiting
@@ -206,12 +222,17 @@ class ReaderModels:
     async def _read(self, key: str) -> None:
         """Read the model of a key from the learner if it is another one than before, or from the cache. Raises KeyRefused."""
         known: Any = self.open_models.get(key)
-        began, headers = time.monotonic(), {"If-None-Match": known.etag} if known else {}
+        began, headers = time.monotonic(), {"If-None-Match": known.etag} if known and known.etag else {}
+        why = ""
         try:
-            response = await self._http.get("/model", params=self._of(key), headers=headers)
-            status, content, etag = response.status_code, response.content, response.headers.get("etag", "")
-        except self._failures:
-            status, content, etag = 503, b"", ""
+            status, content, etag = await self._fetched("GET", "/model", key, _MOST_MODEL, headers=headers)
+            if status == 304 and not headers:
+                raise ValueError("it answered that a model is unchanged which was not asked for")
+            if status == 200 and not _ETAG.fullmatch(etag):
+                why, etag = f"its ETag is {etag[:40]!r}, so its model is read again each time", ""
+        except self._failures as error:
+            status, content, etag, why = 503, b"", "", f"{type(error).__name__}: {error}"
+        self._tell(why or ("" if status in (200, 304, 404) else f"it answered with {status}"))
         if status == 503 and ANOTHER_LEADS.encode() in content:
             self._waits_since = self._waits_since or began
         elif status != 503 or content:
@@ -227,11 +248,10 @@ class ReaderModels:
         elif status == 200:
             await self._take(key, content, etag, began)
         elif known is None:
-            content = await asyncio.to_thread(self._cached, key)
-            if content is None:
+            if (kept := await asyncio.to_thread(self._cached, key)) is None:
                 why = _OTHER_TOKEN if self._is_refused else f"no model can be read from the learner ({status})"
                 raise KeyRefused(503, f"{why}, and none is in the cache")
-            await self._take(key, content, "", float("-inf"))
+            await self._take(key, kept, "", float("-inf"))
 
     async def _take(self, key: str, content: bytes, etag: str, checked: float) -> None:
         """Rank with the model of a file, which the learner had at a time."""
@@ -248,17 +268,29 @@ class ReaderModels:
             if key not in self.open_models:
                 raise KeyRefused(503, "the learner's model cannot be used; the log of this reader says why") from None
             return
-        known.checked = max(checked, known.checked) if etag else time.monotonic()
+        known.checked = max(checked, known.checked) if checked > float("-inf") else time.monotonic()
         if self._cache is not None and etag:
             try:
                 await asyncio.to_thread(write_atomically, self._cache / _file(key), content, 0o600)
             except OSError as error:
                 _log.error("the learner's model cannot be kept in the cache: %s", error)
 
+    def _tell(self, why: str) -> None:
+        """Log a look at the learner's model that failed: as a warning, if the last one did not fail in the same way."""
+        if why:
+            level = logging.INFO if why == self._why_failed else logging.WARNING
+            _log.log(level, "the model of the learner, %s, cannot be looked at: %s", self._learner, why)
+        self._why_failed = why
+
     def _cached(self, key: str) -> bytes | None:
+        if self._cache is None:
+            return None
         try:
-            return None if self._cache is None else (self._cache / _file(key)).read_bytes()
-        except OSError:
+            return read_own(self._cache, _file(key), _MOST_MODEL)
+        except FileNotFoundError:
+            return None
+        except (OSError, Distrusted) as error:
+            _log.error("the model in the cache is not used: %s", error)
             return None
 
     async def begin(self) -> None:
@@ -271,9 +303,13 @@ class ReaderModels:
         """Read models that have changed, once a second, as long as this runs."""
         while True:
             for key in [*self.open_models] or ([] if self.by_key else [""]):
-                with contextlib.suppress(KeyRefused):
+                try:
                     async with self._reading:
                         await self._read(key)
+                except KeyRefused:
+                    pass
+                except Exception:  # The next look comes all the same.
+                    _log.exception("the learner's model cannot be looked at")
             await asyncio.sleep(_BETWEEN_LOOKS if self._waits_since is None else _BETWEEN_TRIES)
 
     async def close(self) -> None:
@@ -288,17 +324,35 @@ class ReaderModels:
     def _of(self, key: str | None) -> dict[str, str]:
         return {} if self._key is None or key is None else {self._key: key}
 
+    async def _fetched(self, method: str, path: str, key: str | None, most: int, **more: Any) -> tuple[int, bytes, str]:
+        """The status, the content and the ETag of an answer of the learner. Raises ValueError for one that is too large."""
+        pieces, n_bytes = [], 0
+        async with (
+            asyncio.timeout(_MOST_SECONDS),
+            self._http.stream(method, path, params=self._of(key), **more) as response,
+        ):
+            if response.headers.get("content-encoding", "identity") != "identity":
+                raise ValueError("its answer is compressed, which was not asked for")
+            async for piece in response.aiter_raw():
+                n_bytes += len(piece)
+                if n_bytes > most:
+                    raise ValueError(f"its answer is larger than {most} bytes")
+                pieces.append(piece)
+        return response.status_code, b"".join(pieces), response.headers.get("etag", "")
+
     async def _posted(self, path: str, key: str | None, body: bytes) -> Answer:
         """The learner's answer; that it is away, if it does not answer."""
         kind = BINARY if body.startswith(BINARY_BEGINS) else "application/json"
         try:
-            response = await self._http.post(path, params=self._of(key), content=body, headers={"Content-Type": kind})
-            answer = response.json()
+            status, content, _ = await self._fetched(
+                "POST", path, key, _MOST_ANSWER, content=body, headers={"Content-Type": kind}
+            )
+            answer = json.loads(content)
             answer.pop("request_id", None)
-        except self._failures:
+        except (*self._failures, RecursionError):
             return _AWAY
         # The client's token was accepted here.
-        return (503, {"error": _OTHER_TOKEN}) if response.status_code in _NO_TOKEN else (response.status_code, answer)
+        return (503, {"error": _OTHER_TOKEN}) if status in _NO_TOKEN else (status, answer)
 
 
 #: The models of a server: its own, or the models of a learner.

@@ -339,9 +339,9 @@ NO_EVIDENCE = Evidence(0, ())
 
 def evidence_of(message: Any, at: float | None) -> Evidence:
     """The evidence in feedback of a time."""
-    given = [(kind, name) for kind in ("session", "user") if (name := getattr(message, kind, UNSET)) is not UNSET]
-    if not given:
+    if message.session is UNSET and message.user is UNSET:
         return NO_EVIDENCE
+    given = [(kind, name) for kind in ("session", "user") if (name := getattr(message, kind)) is not UNSET]
     texts = [f"{kind} {name}".encode(errors="surrogatepass") for kind, name in given]
     keys = tuple([hashlib.blake2b(text, digest_size=12).hexdigest() for text in texts])
     return Evidence(int((CLOCK.now() if at is None else at) // DAY), keys)

@@ -52,7 +52,7 @@ def answering(
         try:
             return await method(served, *arguments, **named)
         except CommitError as error:
-            return 503, {"error": str(error)}
+            return error.status, error.answer
         finally:
             served.n_users -= 1
 
@@ -162,9 +162,11 @@ class ServedModel:
             if on_disk is not None:
                 await on_disk
         except CommitError as error:
-            return 503, {"error": str(error)}
+            return error.status, error.answer
         finally:
             self.n_users -= 1
+        if reply.missing:
+            self.inputs.lacks(reply.missing)
         return answered(reply) if "error" in reply.answer else (200, reply.answer)
 
     async def _once_it_arrives(self, request: bytes, kinds: Collection[str] | None, reply: Reply) -> Reply:
@@ -332,6 +334,8 @@ class ServedModel:
             **self.monitor.figures(self.durable.service.stats()),
             "inputs": self.inputs.figures(),
             "journal_bytes": self.durable.journal_bytes,
+            "odd": {str(name): n for name, n in (self.durable.service.odd or collections.Counter()).most_common(10)},
+            "limited_by": {} if (limited := self.durable.service.limited_by) is None else dict(limited.most_common(10)),
         }
 
     def snapshot(self) -> dict[str, Any]:
@@ -347,6 +351,8 @@ class ServedModel:
             "inputs": watch.n_queries,
             "unknown_inputs": watch.n_with_unknown,
             "missing_inputs": watch.n_with_missing,
+            "missing_declared": watch.declared.total(),
+            "odd_values": 0 if (odd := self.durable.service.odd) is None else odd.total(),
             "drifts": self.monitor.n_drifts,
             "promotions": self.n_promotions,
             "elsewhere": self.n_elsewhere,

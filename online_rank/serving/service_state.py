@@ -1,5 +1,6 @@
 """The state of a ranking service: its model, the queries that wait, what it has learned, and how all that is kept."""
 
+import collections
 import copy
 import functools
 import itertools
@@ -22,6 +23,7 @@ from online_rank.query import Block
 from online_rank.serving.challenge import Challenge
 from online_rank.serving.clock import CLOCK
 from online_rank.serving.counted import Counted, Measured
+from online_rank.serving.odd import fitted
 from online_rank.serving.pending import PendingQueries
 from online_rank.serving.plan import FeedbackPlan
 from online_rank.serving.queries import Needs, query_of
@@ -48,6 +50,8 @@ _READ = 256
 _READ_BYTES = 1 << 25
 #: Clicked documents and events that count from one session or user in a day, and most of these that are counted.
 MOST_EVIDENCE, _MOST_KEPT = 100, 100_000
+#: Most sessions and users that were limited and are counted one by one.
+_MOST_LIMITED = 1000
 
 
 class ServiceState(Counted):
@@ -64,6 +68,7 @@ class ServiceState(Counted):
         _longest_delay=Count(),
         _evidence=DictOf(Text(), Count()),
         _evidence_day=Count(),
+        _shares=DictOf(Plain(), Count()),
         _promoted=Text(optional=True),
         replaced=Derived(),
         _target=Derived(),
@@ -72,11 +77,19 @@ class ServiceState(Counted):
         takes_any_context=Derived(),
         _needs=Derived(),
         _unmeasured=Derived(),
+        limited_by=Derived(),
+        odd=Derived(),
     )
 
     #: How much evidence sessions and users have given on a day, the last one of which feedback came. Older files lack it.
     _evidence: Any = None
     _evidence_day: int = 0
+    #: For queries in windows with feedback of a session or user that is named: 1 if it has the share of that cluster in a day.
+    _shares: Any = None
+    #: Sessions and users, by their digests, whose feedback was refused beyond their share, and how often since the start.
+    limited_by: Any = None
+    #: Odd values since the start, by feature (`odd.fitted`).
+    odd: Any = None
     #: What the models take; None until somebody asks.
     _needs: Needs | None = None
     #: Whether its model may get a context that it does not look at: a reader does not know the learner's challenger.
@@ -137,6 +150,7 @@ class ServiceState(Counted):
         self._longest_delay = 0
         self._evidence = {}
         self._evidence_day = 0
+        self._shares = {}
 
     @property
     def models(self) -> list[Any]:
@@ -330,7 +344,11 @@ class ServiceState(Counted):
         Feedback of a day that is over counts for the present one: otherwise each change of the day would begin a new account.
         """
         kept = self._evidence if evidence.day <= self._evidence_day else {}
-        return any(kept.get(key, 0) >= MOST_EVIDENCE for key in evidence.keys)
+        beyond = [key for key in evidence.keys if kept.get(key, 0) >= MOST_EVIDENCE]
+        if beyond:
+            known = self.limited_by = collections.Counter() if self.limited_by is None else self.limited_by
+            known.update(key if key in known or len(known) < _MOST_LIMITED else "others" for key in beyond)
+        return bool(beyond)
 
     def count_evidence(self, changes: all_or_nothing, evidence: Evidence, n: int) -> None:
         """Count n clicked documents or events of a session and a user, if they are known; `changes` undo it."""
@@ -346,6 +364,32 @@ class ServiceState(Counted):
             del known[key]
         for key in keys:
             known[key] = known.get(key, 0) + max(n, 1)
+
+    def takes_share(self, changes: all_or_nothing, evidence: Evidence) -> bool | None:
+        """Whether feedback counts in comparisons: the first of a session and of a user in a day; None for one without a name.
+
+        What one of them says again depends on what it said before. `changes` undo it.
+        """
+        if not evidence.keys:
+            return None
+        keys = [f"share {key}" for key in evidence.keys]
+        kept = self._evidence if evidence.day <= self._evidence_day else {}
+        is_first = not any(key in kept for key in keys)
+        if is_first:
+            self.count_evidence(changes, evidence._replace(keys=tuple(keys)), 1)
+        return is_first
+
+    def share_of(self, changes: all_or_nothing, query_id: Any) -> bool | None:
+        """Whether a query whose window has ended counts in comparisons, as `takes_share`."""
+        if query_id not in self._shares:
+            return None
+        changes.include_entries(self._shares, [query_id])
+        return bool(self._shares.pop(query_id))
+
+    def fitted(self, query: Block) -> Block | None:
+        """A query that was refused, with values of the kinds that the models know; None if these are not the reason."""
+        self.odd = collections.Counter() if self.odd is None else self.odd
+        return fitted(self.models, query, self.odd)
 
     def _hold(self, number: int, n_bytes: int, block: Block) -> None:
         """Keep a waiting query of `n_bytes` as it was read; the oldest go if there are too many, or many that are large."""
@@ -367,6 +411,8 @@ class ServiceState(Counted):
         learned[query_id] = (self.n_changes + 1, digest)
         self._counts[counted] += 1
         self.n_changes += 1
+        if query_id in self._shares:
+            self.share_of(changes, query_id)
         if query_id in pending._queries:
             self._read.pop(pending._queries[query_id][0], None)
             pending.leave(changes, query_id)

@@ -61,6 +61,18 @@ def kinds_of(roles: Collection[str]) -> frozenset[str] | None:
     return None if "admin" in roles else frozenset().union(*(_KINDS[role] for role in roles))
 
 
+def roles_without(kind: str, kinds: Collection[str]) -> list[str]:
+    """The roles that may send requests of a kind, if `kinds` are what roles without it may send; none otherwise.
+
+    Examples
+    --------
+    >>> roles_without("rank", kinds_of({"learn"})), roles_without("rank", ("explain",))
+    (['rank', 'admin'], [])
+    """
+    allowed = [role for role, those in _KINDS.items() if {*those} <= {*kinds}]
+    return [*(role for role, those in _KINDS.items() if kind in those), "admin"] if allowed else []
+
+
 def tokens_in(text: str) -> dict[str, list[str]]:
     r"""The tokens in a file: a role and a token on each line; # begins a comment. Raises ValueError.
 

@@ -7,6 +7,7 @@ from msgspec import UNSET
 
 from online_rank.base.undo import all_or_nothing
 from online_rank.query.grades import MAX_GRADE
+from online_rank.serving.challenge import ASSUMED
 from online_rank.serving.kinds.displayed import OfDisplayed
 from online_rank.serving.learning import forget_query, learn_waiting
 from online_rank.serving.outcomes import Outcome, Reply
@@ -15,6 +16,8 @@ from online_rank.serving.queries import require_known
 from online_rank.serving.reading import Evidence, evidence_of
 from online_rank.serving.service_state import ServiceState
 
+#: Most queries in windows of which it is known whose feedback they have.
+MOST_SHARES = 100_000
 #: Most queries that are learned after one request since their windows have ended; the others follow after the next ones.
 _MOST_CLOSED = 32
 
@@ -39,7 +42,9 @@ def gather(state: ServiceState, message: Any, request: bytes, at: float, now: fl
             require_known(given, state.known_documents(query_id))
     else:
         pending.require_room_for_early(len(given))
-    early = {"early": True} if place == "early" else {}
+    early: dict[str, Any] = {"early": True} if place == "early" else {}
+    if state.challenge is not None and not evidence.keys:
+        early["assumed"] = ASSUMED
     times = (at,) if now == at else (at, now)
     reply = Reply({"id": message.id, "accepted": True, **early}, Outcome(("feedback", *times), feedback=request), learned=True)
     take(state, message, (kind, given), evidence, *times)
@@ -76,7 +81,13 @@ def take(
     query_id = state.meant(message.id, () if displayed else values)
     with all_or_nothing(state) as changes:
         state._count("accepted")
-        state.count_evidence(changes, evidence, len(values))
+        state.count_evidence(changes, evidence, len(values) if kind != GRADE else 1)
+        if state.challenge is not None and evidence.keys and not state._shares.get(query_id):
+            gone = [*state._shares][: len(state._shares) - MOST_SHARES] if query_id not in state._shares else []
+            changes.include_entries(state._shares, [query_id, *gone])
+            for each in gone:
+                del state._shares[each]
+            state._shares[query_id] = int(bool(state.takes_share(changes, evidence)))
         state._pending.give(changes, query_id, values, kind, at, ungraded, now)
         if displayed is not None:
             state._pending.give(changes, query_id, {d: p for p, d in enumerate(displayed)}, PLACE, at, None, now)

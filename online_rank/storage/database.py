@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from online_rank.storage.folder import CheckpointError, identity, open_in, sync_directory
+from online_rank.storage.folder import CheckpointError, ValueRefused, identity, open_in, sync_directory
 
 #: Number of pages of the write-ahead log from which it is moved into the database.
 _MANY_PAGES = 1000
@@ -104,6 +104,8 @@ class Rows:
             name = getattr(error, "sqlite_errorname", "")
             if name.startswith(_DAMAGED) or (isinstance(error, sqlite3.DatabaseError) and not name):
                 raise CheckpointError(f"{self.path} is damaged: {error}") from None
+            if name in ("SQLITE_TOOBIG", "SQLITE_MISMATCH"):
+                raise ValueRefused(f"{self.path} cannot keep this: {error}") from None
             if name == "SQLITE_NOMEM":
                 raise MemoryError(str(error)) from None
             number = self._reason() if name in _NOT_WRITTEN else _NUMBERS.get(name, errno.EIO)

@@ -18,6 +18,7 @@ import math
 import os
 import secrets
 import stat
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from online_rank import __version__, arguments
+from online_rank.base.anatomy import parts_of
 from online_rank.base.schema import StateError
 from online_rank.limits import FORMAT_VERSION
 from online_rank.storage.archive import ModelFileError, read_archive, write_archive
@@ -152,7 +154,30 @@ def from_bytes(content: bytes) -> Any:
     if [name for name, _ in members[1:]] != [f"{i}.npy" for i in range(len(members) - 1)]:
         raise ModelFileError("its members are not a header and numbered arrays")
     _require_readable(members[0][1], len(content))
-    return restored(bytes(members[0][1]), [_read_array(name, data) for name, data in members[1:]])
+    value = restored(bytes(members[0][1]), [_read_array(name, data) for name, data in members[1:]])
+    if hasattr(value, "rank_one"):
+        _require_agreement(value)
+    return value
+
+
+def _require_agreement(model: Any) -> None:
+    """Raise ModelFileError if parts of a model do not fit one another: it ranks once, documents of which nothing is known."""
+    n_features = max((getattr(part, "n_features", None) or 0 for part in parts_of(model)), default=0)
+    failed: Exception | None = None
+    queries: list[Any] = [{"a": {}, "b": {}}, np.zeros((2, n_features))] if n_features else []
+    for query in queries:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                model.rank_one(query)
+        except MemoryError:
+            raise
+        except Exception as error:
+            failed = failed or error
+        else:
+            return
+    if failed is not None:
+        raise ModelFileError(f"its parts do not fit one another, and it cannot rank: {failed or type(failed).__name__}")
 
 
 def described(value: Any, held: contextlib.ExitStack, checked: bool = True) -> tuple[bytes, list[np.ndarray]]:

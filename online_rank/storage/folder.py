@@ -17,6 +17,14 @@ class CheckpointError(ValueError):
     """A checkpoint is in use or damaged, belongs to another run, or cannot be continued; the message says which."""
 
 
+class ValueRefused(ValueError):
+    """A store cannot keep a value of one change: it has kept nothing of it, and is as good as before."""
+
+
+class StatementFailed(OSError):
+    """A store fails at what it was given, and not because it is away: the same, sent again, may make another one fail."""
+
+
 class FolderInUse(CheckpointError):
     """Another process, or another part of this one, is using a folder."""
 

@@ -74,6 +74,12 @@ class Journal:
         self._covered, self._first = saved.start, saved.first
         (self._n_learned,) = database.first(_N_LEARNED, self._first)
 
+    def read_again(self) -> None:
+        """Let `saved` be the state as it is in the database now. Raises CheckpointError, ModelFileError."""
+        Journal.__init__(
+            self, self._database, Saved(self._database), self._read, self._require_usable, self._acknowledge, self._when_covered
+        )
+
     def query(self, number: int) -> bytes:
         """A query, from any thread. Raises CheckpointError when it is damaged or missing."""
         row = self._read(_QUERY, number)

@@ -18,11 +18,14 @@ from river import base, utils
 
 from online_rank import extensions
 from online_rank.base.anatomy import share_lock
-from online_rank.base.schema import Derived, Field, StateError, check_object, schema_of, settings_names
+from online_rank.base.schema import Count, Derived, Field, StateError, check_object, schema_of, settings_names
 from online_rank.base.step import QueryStep
-from online_rank.limits import is_integer
+from online_rank.limits import MAX_COUNT, is_integer
 from online_rank.storage.river_classes import RIVER, river_class, river_name
 from online_rank.support import registry
+
+#: The largest count in a file: a model that is loaded counts on, and has to be saved again.
+_MOST_COUNTED = MAX_COUNT - (1 << 40)
 
 
 class Budget:
@@ -139,6 +142,8 @@ def restore(cls: type, parameters: dict[str, Any], state: dict[str, Any], where:
             raise StateError(f"{where} has no {name}")
     check_object(made, where)
     for name, field in fields.items():
+        if isinstance(field, Count) and (getattr(made, name, None) or 0) > _MOST_COUNTED:
+            raise StateError(f"{where}.{name} is {getattr(made, name)}: after little more nothing could be saved")
         if isinstance(field, Derived):
             budget.spend(field.n_bytes(made), f"{where}.{name}")
     share_lock(made)

@@ -15,6 +15,7 @@ import errno
 import os
 import shutil
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -182,10 +183,11 @@ class StateDirectory(Folder, Journal):
         """Whether there is room on the disk for so much more."""
         return shutil.disk_usage(self.path).free >= n_bytes
 
-    def purge(self) -> None:
+    def purge(self) -> Iterator[None]:
         """Leave nothing of what was deleted in the files."""
         self.require_open()
         self._database.purge()
+        yield
 
     def tidy(self) -> None:
         """Housekeeping between two commits, after requests were answered: move SQLite's log into the database, sync the

@@ -92,6 +92,8 @@ class StateStore(Protocol):
         ------
         OSError, CheckpointError
             They do not. Nothing may be acknowledged, and nothing more appended.
+        ValueRefused
+            A value of one of these changes cannot be kept. None was; others may be appended in their place.
         """
 
     @abc.abstractmethod
@@ -123,8 +125,12 @@ class StateStore(Protocol):
         """Replace queries by others, under the same numbers. No change was appended after the newest generation."""
 
     @abc.abstractmethod
-    def purge(self) -> None:
-        """Leave nothing of what was deleted."""
+    def purge(self) -> Iterator[None]:
+        """Leave nothing of what was deleted, in steps, between which `append` may be called. Raises OSError."""
+
+    @abc.abstractmethod
+    def read_again(self) -> None:
+        """Let `saved` be the state as the store has it now, and continue from there."""
 
     def tidy(self) -> None:
         """Housekeeping between two commits, after requests were answered."""

@@ -151,6 +151,7 @@ COMMANDS = {
     "serve": ("serve",),
     "forget": ("forget",),
     "repair": ("repair",),
+    "grants": ("grants",),
     "backup": ("backup", "restore"),
 }
 

@@ -25,6 +25,8 @@ status is 1 if anything went wrong. `--write` puts the figures into `tests/campa
 - lifetime: ten million queries through `History` and the default, with categories, missing values, documents and names that
   come and go, drift and grades that come late: memory, files and time after each 100,000. It continues what the folder
   `LIFETIME` has, and draws it there.
+- poison: how far an attacker moves a service: votes of one name and of invented ones, grades that are reversed, texts for
+  numbers and invented levels, clicks of one name; and how often a comparison of equal models is decided.
 - soak: a long stream through the service of 20 tenants, with grades and with events in windows: memory, descriptors and files;
   workers of keys that are killed and change in number (`keyed`).
 """
@@ -60,6 +62,7 @@ from tests.campaigns import (
     kills_served,
     kills_windows,
     lifetime,
+    poison,
     races,
     rows,
     rule,
@@ -123,6 +126,13 @@ PARTS: dict[str, dict[str, Campaign]] = {
     },
     "lifetime": {
         "ten million queries": Campaign(100, lambda seed: lifetime.lifetime(seed % 1000)),
+    },
+    "poison": {
+        "votes of one name, and of invented ones": Campaign(4, lambda seed: poison.votes(seed)),
+        "grades of an attacker": Campaign(4, lambda seed: poison.grades(seed)),
+        "odd values and invented levels": Campaign(4, lambda seed: poison.texts(seed)),
+        "clicks of one name in a history": Campaign(4, lambda seed: poison.history(seed)),
+        "comparisons of equal models": Campaign(9, lambda seed: poison.promises(50, seed)),
     },
     "soak": {
         "grades": Campaign(1, lambda seed: soak.soak_grades(1_000_000, seed)),

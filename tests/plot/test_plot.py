@@ -192,3 +192,13 @@ def test_importance():
         plot.importance(BoostedRanker())
     with pytest.raises(TypeError, match="has no trees"):
         plot.importance(PerceptronRanker())
+
+
+@pytest.mark.parametrize("name", [r"$\frac{$", "$x_1$", "a$b$c"])
+def test_names_are_drawn_as_they_are_and_never_read_as_formulas(name):
+    model = PerceptronRanker.from_weights({name: 1.0, "y": -1.0})
+    ax = plot.weights(model)
+    ax.figure.canvas.draw()
+    assert name in [label.get_text() for label in ax.get_yticklabels()]
+    explanation = model.explain_one({name: {name: 1.0}, "b": {"y": 1.0}}, name, "b")
+    plot.explanation(explanation).figure.canvas.draw()

@@ -183,11 +183,11 @@ def _field_of(text, fields):
     if found := re.fullmatch(r"doc\['(.*?)'\]\.size\(\) == 0 \? (0\.0|Double\.NaN) : doc\['\1'\]\.value", text):
         column = fields[found[1]]
         return np.where(np.isnan(column), 0.0 if found[2] == "0.0" else np.nan, column)
-    if found := re.fullmatch(r"doc\['(.*?)'\]\.contains\((?:'(.*)'|(true|false))\) \? 1\.0 : 0\.0", text):
-        wanted = found[3] or re.sub(r"\\(.)", r"\1", found[2])
+    if found := re.fullmatch(r"doc\['(.*?)'\]\.contains\((?:'(.*)'|(true|false))\) \? 1\.0 : 0\.0", text, re.S):
+        wanted = found[3] or re.sub(r"\\(.)", r"\1", found[2], flags=re.S)
         return np.array([wanted in texts for texts in fields[found[1]]], dtype=float)
-    found = re.fullmatch(r"doc\['(.*?)'\]\.stream\(\)\.anyMatch\(v -> !\[(.*)\]\.contains\(v\)\) \? 1\.0 : 0\.0", text)
-    others = re.findall(r"'(.*?)'", found[2])
+    found = re.fullmatch(r"doc\['(.*?)'\]\.stream\(\)\.anyMatch\(v -> !\[(.*)\]\.contains\(v\)\) \? 1\.0 : 0\.0", text, re.S)
+    others = [re.sub(r"\\(.)", r"\1", other, flags=re.S) for other in re.findall(r"'((?:[^'\\]|\\.)*)'", found[2], re.S)]
     return np.array([any(v not in others for v in texts) for texts in fields[found[1]]], dtype=float)
 
 
@@ -205,7 +205,7 @@ def painless(body, names, X):
         {"_score": X[:, list(names).index("_score")] if "_score" in names else None},
     )
     for statement in statements:
-        name, text = re.fullmatch(r"double (\w+) = (.*)", statement).groups()
+        name, text = re.fullmatch(r"double (\w+) = (.*)", statement, re.S).groups()
         assert name not in {*parsed, *known}
         if text.startswith("doc"):
             known[name] = _field_of(text, fields)

@@ -59,6 +59,7 @@ QUIET = {
     series("inputs_total"): "0+60x200",
     series("unknown_inputs_total"): "0+1x200",
     series("missing_inputs_total"): "0+1x200",
+    series("missing_declared_total"): "0+1x200",
     series("input_drift"): "0.1x200",
     series("drifts_total"): "0x200",
 }
@@ -91,6 +92,7 @@ FAULTS = {
     "requests pile up": ({series("requests_in_flight"): "180x200"}, ("RequestsPileUp",)),
     "connections use all descriptors": ({f"process_open_fds{JOB}": "1000x200"}, ("RunsOutOfDescriptors",)),
     "a feature that the model needs is missing": ({series("missing_inputs_total"): "0+60x200"}, ("MissingFeatures",)),
+    "the ranking of today is missing": ({series("missing_declared_total"): "0+30x200"}, ("MissingDeclared",)),
     "a feature has a typo": ({series("unknown_inputs_total"): "0+30x200"}, ("UnknownFeatures",)),
     "a feature has other values": ({series("input_drift"): "0.4x200"}, ("FeaturesDrift",)),
     "the loss rises": ({series("drifts_total"): "0x190 1x20"}, ("LossHasRisen",)),

@@ -5,7 +5,7 @@ import pytest
 from online_rank import PerceptronRanker
 from online_rank.cli.serve import tokens
 from online_rank.serving import Models, RankingApp, RankingService
-from online_rank.serving.tokens import Tokens, tokens_in
+from online_rank.serving.tokens import Tokens, kinds_of, tokens_in
 from tests.serving.asking import asked
 
 DOCS = {"a": {"x": 3.0}, "b": {"x": 1.0}}
@@ -104,3 +104,13 @@ def test_tokens_that_cannot_be_sent_are_refused(given, message):
         Tokens(given)
     with pytest.raises(ValueError, match="line 2 of the tokens is not a role and a token"):
         tokens_in("rank 12345678\nlearn\n")
+
+
+def test_the_error_for_a_token_names_the_role_that_a_request_needs():
+    """The error said: "this is a request of the kind rank; here it must be of the kind clicks or ..."."""
+    service = RankingService(PerceptronRanker())
+    rank = b'{"id": 1, "docs": {"a": {"x": 1}, "b": {"x": 2}}}'
+    reply = service.handle(rank, kinds=kinds_of({"learn"}))
+    assert reply.answer["error"] == "this token has not the role rank or admin, which a request of the kind rank needs"
+    reply = service.handle(b'{"id": 1, "grades": {"a": 1}}', kinds=kinds_of({"rank"}))
+    assert reply.answer["error"] == "this token has not the role learn or admin, which a request of the kind grades needs"

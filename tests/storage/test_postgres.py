@@ -16,6 +16,10 @@ from tests.storage.test_state import ASK, GRADE, PAIRS, handled
 
 slow = pytest.mark.slow
 
+#: Ends the session that holds the lead.
+END_LEAD = """SELECT pg_terminate_backend(pid) FROM pg_locks
+WHERE relation = 'online_rank.lead'::regclass AND mode = 'ExclusiveLock'"""
+
 
 def test_messages_name_no_user_and_no_password():
     assert shown("postgresql://me:secret@host:5433/shop?options=x") == "postgresql://host:5433/shop"
@@ -32,7 +36,7 @@ def server():
 
 @pytest.fixture
 def place(server):
-    execute(server, "DROP SCHEMA IF EXISTS online_rank CASCADE")
+    execute(server, "SET lock_timeout = '5s'; DROP SCHEMA IF EXISTS online_rank CASCADE")
     return server.address
 
 
@@ -76,7 +80,7 @@ def test_one_server_leads_and_a_superseded_one_writes_nothing(place, server):
     with pytest.raises(FolderInUse, match="another server leads"):
         PostgresState(place)
     # Its session with the lock ends, which it has not noticed, and another one takes over.
-    execute(server, "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'")
+    execute(server, END_LEAD)
     first.store._ended.set()
     first.store._heart.join()
     first.store._ended.clear()
@@ -98,7 +102,7 @@ def test_one_server_leads_and_a_superseded_one_writes_nothing(place, server):
 @slow
 def test_it_notices_that_its_session_was_ended(place, server):
     durable = serving(place)
-    execute(server, "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'")
+    execute(server, END_LEAD)
     until = time.monotonic() + 10
     while durable.store.failure is None and time.monotonic() < until:
         time.sleep(0.05)
@@ -130,7 +134,7 @@ def test_files_are_kept_and_what_was_deleted_is_gone(place):
     assert sorted(with_files.file_names()) == ["a", "b"]
     with_files.delete_file("a")
     assert with_files.file("a") is None
-    with_files.purge()
+    assert len([*with_files.purge()]) == 6
     assert with_files.file("b") == b""
     with_files.close()
 

@@ -4,21 +4,18 @@ from typing import Annotated
 
 from msgspec import UNSET, UnsetType
 
-from online_rank.serving.messages import Feedback, Text, about
+from online_rank.serving.messages import Feedback, about
 
 Displayed = Annotated[
     list[str],
     about("the documents in the order displayed, if the client changed the list; it is then left out of learning from swaps"),
 ]
-Whose = Annotated[Text, about("whose feedback it is: the evidence that one of them gives in a day is limited")]
 
 
 class OfDisplayed(Feedback, kw_only=True):
     """Feedback on a list as a client displayed it."""
 
     displayed: Displayed | UnsetType = UNSET
-    session: Whose | UnsetType = UNSET
-    user: Whose | UnsetType = UNSET
 
     def as_displayed(self) -> list[str] | None:
         """The documents as the client displayed them, if it says so. Raises ValueError for what cannot be displayed."""

@@ -1,0 +1,124 @@
+"""How far an attacker moves a service who sends valid requests: each campaign has the figures that are promised."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from benchmarks.promises import SETTINGS, promise
+from online_rank import AdditiveRanker, History, PlackettLuce
+from online_rank.rankers.fixed import FixedRanker
+from online_rank.serving import Challenge, RankingService
+from tests.campaigns.found import Found
+
+_DAY = 86_400.0
+_BEGIN = 20_000 * _DAY
+#: Votes of invented names that a worse challenger needs at least: nothing protects against them.
+LEAST_NAMES = 10
+#: Most that NDCG@10 falls, for each share of queries with reversed grades.
+MOST_LOST = {0.01: 0.02, 0.03: 0.04, 0.1: 0.1}
+#: Feedback of one name that counts in a day.
+A_DAY = 100
+
+
+def _send(service: RankingService, **fields: Any) -> Any:
+    return service.handle(json.dumps(fields).encode())
+
+
+def votes(seed: int) -> Found:
+    """A name that votes for the worse challenger for three days; then as many invented names as are needed."""
+    found, docs = Found(), {f"d{j}": {"good": float(j)} for j in range(3)}
+    for invented in (False, True):
+        best, worst = (FixedRanker({"good": sign}, policy=PlackettLuce(k=3, keep=0.99, seed=seed)) for sign in (1.0, -1.0))
+        service = RankingService(best, challenge=Challenge(worst, promote_at=0.95, seed=seed), wait=1e9)
+        for i in range(300):
+            at = _BEGIN + _DAY * (i // 100)
+            _send(service, id=i, docs=docs, ts=at)
+            drafted = service.challenge is not None and service.challenge.n_drafted
+            if _send(service, id=i, clicks=["d0"], ts=at, user=f"u{i if invented else 0}").promoted:
+                found.count(**{"names_that_promoted": drafted + 1})
+                found.expect(invented, f"one name promoted a worse challenger, with seed {seed}")
+                found.expect(drafted + 1 >= LEAST_NAMES, f"{drafted + 1} names promoted a worse challenger, with seed {seed}")
+                break
+        if not invented:
+            found.count(votes_of_one_name=150)
+    return found
+
+
+def _queries(rng: np.random.Generator, n: int) -> Iterator[tuple[dict[str, dict[str, float]], dict[str, int]]]:
+    for _ in range(n):
+        X = rng.normal(size=(8, 5))
+        y = np.clip(np.floor(X @ [1.0, -1.0, 0.5, 0.0, 0.0] + 1.0), 0, 3).astype(int)
+        yield (
+            {f"d{j}": {f"f{k}": float(x) for k, x in enumerate(row)} for j, row in enumerate(X)},
+            {f"d{j}": int(grade) for j, grade in enumerate(y)},
+        )
+
+
+def grades(seed: int) -> Found:
+    """Reversed grades in a share of the queries, and grades of one name beyond its share of a day."""
+    found, reached = Found(), {}
+    for share in (0.0, *MOST_LOST):
+        rng, service = np.random.default_rng(seed), RankingService(AdditiveRanker())
+        for i, (docs, given) in enumerate(_queries(rng, 400)):
+            if rng.random() < share:
+                given = {name: 3 - grade for name, grade in given.items()}
+            _send(service, id=i, docs=docs, grades=given)
+        judge = RankingService(service.model)
+        for i, (docs, given) in enumerate(_queries(np.random.default_rng([seed, 1]), 60)):
+            _send(judge, id=i, docs=docs, greedy=False)
+            _send(judge, id=i, grades=given)
+        reached[share] = 1.0 - judge.stats()["loss_mean"]
+        found.count(queries=460)
+    for share, most in MOST_LOST.items():
+        lost = reached[0.0] - reached[share]
+        found.expect(lost <= most, f"{100 * share:g} % reversed grades cost {lost:.3f} NDCG, with seed {seed}")
+    service, learned = RankingService(AdditiveRanker()), 0
+    for i, (docs, given) in enumerate(_queries(np.random.default_rng(seed), A_DAY + 50)):
+        learned += _send(service, id=i, docs=docs, grades=given, user="one", ts=_BEGIN).answer["learned"]
+    found.expect(learned == A_DAY, f"{learned} queries of one name were learned in a day, with seed {seed}")
+    return found
+
+
+def texts(seed: int) -> Found:
+    """Texts for numbers, numbers for texts, and invented levels: others are answered, and known levels keep their order."""
+    found, rng = Found(), np.random.default_rng(seed)
+    service = RankingService(AdditiveRanker(max_levels=50))
+    docs = {"a": {"price": 1.0, "brand": "good"}, "b": {"price": 1.0, "brand": "bad"}}
+    for i in range(60):
+        _send(service, id=i, docs=docs, grades={"a": 1, "b": 0})
+    for i in range(200):
+        odd = (
+            {"price": "9.99", "brand": int(rng.integers(1000))} if i % 2 else {"price": 1.0, "brand": f"x{rng.integers(10**9)}"}
+        )
+        attack = {"a": odd, "b": {"price": 2.0, "brand": f"y{rng.integers(10**9)}"}}
+        _send(service, id=f"attack {i}", docs=attack, grades={"a": int(rng.integers(2)), "b": int(rng.integers(2))})
+        answer = _send(service, id=f"other {i}", docs=docs, greedy=True).answer
+        found.count(attacks=1)
+        found.expect(answer.get("ranking") == ["a", "b"], f"after attack {i} with seed {seed} others get {answer}")
+    return found
+
+
+def history(seed: int) -> Found:
+    """One name clicks one document all day: no more of its clicks count than a day's share."""
+    model = History("document", half_life="7d") | FixedRanker({"document 7d rate": 1.0}, policy=PlackettLuce(k=2, seed=seed))
+    found, service = Found(), RankingService(model, wait=1e9)
+    docs = {"a": {"x": 1.0}, "b": {"x": 0.0}}
+    learned = 0
+    for i in range(A_DAY + 100):
+        _send(service, id=i, docs=docs, ts=_BEGIN)
+        learned += _send(service, id=i, clicks=["b"], user="one", ts=_BEGIN).answer["learned"]
+    found.count(clicks=A_DAY + 100)
+    found.expect(learned == A_DAY, f"{learned} clicks of one name count in a day, with seed {seed}")
+    return found
+
+
+def promises(runs: int, seed: int) -> Found:
+    """Comparisons of equal models: at most 5 % may be decided, with more allowed for chance."""
+    found = Found()
+    for votes_each, bots in SETTINGS:
+        ended = promise(runs, votes_each, bots, n_votes=2000, seed=seed)
+        found.count(runs=runs, decided=ended.wrong)
+        found.expect(ended.wrong <= 0.05 * runs + 4.0 * (0.05 * 0.95 * runs) ** 0.5, f"{ended} with seed {seed}")
+    return found

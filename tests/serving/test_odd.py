@@ -1,0 +1,141 @@
+"""An odd value of one request refuses no other one: it is a missing value, counted, and told once."""
+
+import asyncio
+import json
+import logging
+
+import numpy as np
+import pytest
+
+from online_rank import AdditiveRanker, DeclaredFeatures
+from online_rank.query.levels import as_known
+from online_rank.serving import Challenge, RankingService, odd
+from online_rank.serving.durable import DurableService, read_service
+from online_rank.serving.served import ServedModel
+from online_rank.storage.files import to_bytes
+
+
+def send(service, **fields):
+    return service.handle(json.dumps(fields).encode())
+
+
+def taught(service, n=40, seed=0, start=0):
+    """Let a service learn queries of documents with a price and a brand."""
+    rng = np.random.default_rng(seed)
+    for i in range(start, start + n):
+        docs = {f"d{j}": {"price": round(float(rng.random()), 3), "brand": "abc"[rng.integers(3)]} for j in range(5)}
+        send(service, id=i, docs=docs)
+        assert send(service, id=i, grades={name: int(d["price"] < 0.5) for name, d in docs.items()}).answer["learned"]
+    return service
+
+
+@pytest.mark.parametrize(
+    ("odd", "as_if"),
+    [
+        ({"price": "9.99"}, {}),
+        ({"price": "cheap", "brand": "a"}, {"brand": "a"}),
+        ({"price": 0.2, "brand": 3}, {"price": 0.2, "brand": "3"}),
+        ({"price": 0.2, "brand": 2.5}, {"price": 0.2, "brand": "2.5"}),
+        ({"price": True}, {"price": 1.0}),
+        ({"price": ["a", "b"]}, {}),
+    ],
+)
+@pytest.mark.parametrize("form", ["docs", "columns"])
+def test_an_odd_value_is_a_missing_one_or_a_level(odd, as_if, form):
+    service = taught(RankingService(AdditiveRanker()))
+
+    def asked(first):
+        docs = {"x": first, "y": {"price": 0.7, "brand": "b"}, "z": {"price": 0.1, "brand": "c"}}
+        if form == "docs":
+            return {"docs": docs}
+        rows = [[features.get(name) for name in ("price", "brand")] for features in docs.values()]
+        return {"features": ["price", "brand"], "documents": [*docs], "rows": rows}
+
+    found = send(service, id="q", **asked(odd), greedy=True).answer
+    assert "error" not in found
+    assert found == send(service, id="q", **asked(as_if), greedy=True).answer
+    assert sum(service.odd.values()) >= 1
+
+
+def test_one_request_teaches_no_kind_for_which_others_are_refused():
+    """After 200 good queries one with a text made each later price an error of 400, rankings included."""
+    service = taught(RankingService(AdditiveRanker()))
+    odd = {"a": {"price": "9.99", "brand": "a"}, "b": {"price": "1.00", "brand": "b"}}
+    assert "ranking" in send(service, id="odd", docs=odd).answer
+    assert send(service, id="odd", grades={"a": 0, "b": 1}).answer["learned"]
+    assert send(service, id="taught", docs=odd, grades={"a": 0, "b": 1}).answer["learned"]
+    assert "explanation" in send(service, id="why", docs=odd, explain=["a", "b"]).answer
+    taught(service, 5, seed=1, start=100)
+
+
+def test_what_came_first_does_not_refuse_what_comes_later():
+    service = RankingService(AdditiveRanker())
+    first = {"a": {"price": "9.99"}, "b": {"price": "1.00"}}
+    assert send(service, id="first", docs=first, grades={"a": 0, "b": 1}).answer["learned"]
+    taught(service, 10)
+
+
+def test_a_query_is_the_same_before_and_after_a_crash(tmp_path):
+    durable = DurableService(taught(RankingService(AdditiveRanker())), None)
+    durable = DurableService(RankingService(AdditiveRanker()), tmp_path, 1000)
+
+    def step(**fields):
+        reply = send(durable.service, **fields)
+        assert "error" not in reply.answer
+        durable.append(reply.outcomes, sync=True)
+
+    for i in range(6):
+        step(id=i, docs={"a": {"price": 1.0 + i}, "b": {"price": 2.0}})
+        step(id=f"odd {i}", docs={"a": {"price": "9.99"}, "b": {"price": 2.0}})
+        step(id=i, grades={"a": 1, "b": 0})
+    durable.close()
+    durable = DurableService(RankingService(AdditiveRanker()), tmp_path, 1000)
+    for i in range(6):
+        step(id=f"odd {i}", grades={"a": 0, "b": 1})
+    learned = to_bytes(durable.service.model)
+    durable.close()
+    assert to_bytes(read_service(tmp_path).model) == learned
+
+
+def test_declared_columns_refuse_all_the_same():
+    service = RankingService(DeclaredFeatures(["price"], texts=True) | AdditiveRanker())
+    for i in range(5):
+        send(service, id=i, docs={"a": {"price": 1.0}, "b": {"price": 2.0}}, grades={"a": 1, "b": 0})
+    assert "error" in send(service, id="q", docs={"a": {"price": "9.99"}, "b": {"price": 2.0}}).answer
+    assert "error" in send(service, id="q", docs={"a": {"prise": 1.0}, "b": {"price": 2.0}}).answer
+
+
+def test_with_a_challenger_the_model_that_knows_a_feature_decides():
+    service = RankingService(AdditiveRanker(), challenge=Challenge(AdditiveRanker()))
+    taught(service)
+    odd = {"a": {"price": "9.99", "brand": 1}, "b": {"price": 0.3, "brand": "b"}}
+    assert "ranking" in send(service, id="odd", docs=odd).answer
+    assert send(service, id="odd", grades={"a": 0, "b": 1}).answer["learned"]
+    assert service.stats()["challenger"]["failed"] == 0
+
+
+def test_a_counter_and_one_warning_say_so(caplog):
+    model = ServedModel(DurableService(taught(RankingService(AdditiveRanker()))))
+
+    async def traffic():
+        for i in range(3):
+            docs = {"a": {"price": "cheap", "brand": "a"}, "b": {"price": 0.2, "brand": "b"}}
+            assert (await model.answer(json.dumps({"id": f"n{i}", "docs": docs}).encode()))[0] == 200
+
+    odd._LOGGED.clear()
+    with caplog.at_level(logging.WARNING, "online_rank.serving"):
+        asyncio.run(traffic())
+    assert len([record for record in caplog.records if "of another kind" in record.getMessage()]) == 1
+    assert model.figures()["odd"] == {"price": 3}
+    assert model.counts()["odd_values"] == 3
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "read"),
+    [(2.5, "number", 2.5), ("a", "number", None), ("9.99", "number", None), ("", "number", ""), (True, "number", 1.0),
+     ("true", "number", 1.0), (["a"], "number", None), (None, "number", None), ("2026-11-28", "number", "2026-11-28"),
+     (3, "category", "3"), (1e20, "category", "1e+20"), (0.1, "category", "0.1"), ("a", "category", "a"),
+     (True, "category", True), (["a"], "category", ["a"])],
+)  # fmt: skip
+def test_a_value_as_the_kind_that_is_known(value, kind, read):
+    assert as_known(value, kind) == read
