@@ -237,6 +237,7 @@ def read(
     n_features: int | None = None,
     batch_rows: int = 1 << 14,
     max_query_bytes: int = 1 << 26,
+    words: bool = True,
 ) -> Queries:
     r"""Read the queries of files and tables, one after the other; in memory only the ids of queries grow with them.
 
@@ -359,6 +360,7 @@ def read(
         features=features,
         exclude=exclude,
         context=context,
+        words=words,
         with_ids=with_ids,
         negative=negative,
         missing=missing or usual,

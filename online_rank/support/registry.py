@@ -109,6 +109,8 @@ _IN_ROOMS = {
     ),
     "rankers.fixed": ("FixedRanker",),
     "rankers.growing_trees": ("GrowingTrees",),
+    "base.kinds": ("Kinds",),
+    "rankers.words": ("Words",),
     "serving": ("Challenge", "FeedbackPlan", "PendingQueries", "RankingService"),
     "stream.clicks": (
         "BayesianUser",
