@@ -12,7 +12,7 @@ import numpy as np
 from online_rank._kernels._jit import kernel, leaf
 from online_rank._kernels.fits import require
 
-_OFFSET = np.uint64(0xCBF29CE484222325)
+OFFSET = np.uint64(0xCBF29CE484222325)
 _PRIME = np.uint64(0x100000001B3)
 _FIRST_FACTOR = np.uint64(0xFF51AFD7ED558CCD)
 _SECOND_FACTOR = np.uint64(0xC4CEB9FE1A85EC53)
@@ -25,13 +25,13 @@ SEPARATOR = ord("\n")
 
 
 @leaf
-def _with_byte(h, byte):
+def with_byte(h, byte):
     """The unfinished hash with one more byte."""
     return (h ^ np.uint64(byte)) * _PRIME
 
 
 @leaf
-def _finished(h):
+def finished(h):
     """The hash, uint64, of an unfinished one."""
     h = (h ^ (h >> _SHIFT)) * _FIRST_FACTOR
     h = (h ^ (h >> _SHIFT)) * _SECOND_FACTOR
@@ -53,19 +53,19 @@ def hash_names(text, bits, columns, values):
     mask = (np.uint64(1) << np.uint64(bits)) - np.uint64(1)
     at = 0
     for i in range(columns.shape[0]):
-        h = _OFFSET
+        h = OFFSET
         while at < text.shape[0] and text[at] != SEPARATOR:
-            h = _with_byte(h, text[at])
+            h = with_byte(h, text[at])
             at += 1
         at += 1
-        h = _finished(h)
+        h = finished(h)
         columns[i] = np.int32(h & mask)
         if h >> _TOP:
             values[i] = -values[i]
 
 
 @leaf
-def _mixed(z):
+def mixed(z):
     """The finaliser of SplitMix64 (Steele, Lea & Flood 2014): a hash of 64 bits."""
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -75,12 +75,12 @@ def _mixed(z):
 @leaf
 def uniform(key, number):
     """A number in [0, 1) that depends only on `key` and `number`: SplitMix64's output function."""
-    return np.float64(_mixed(key + np.uint64(number) * _WEYL) >> np.uint64(11)) * 2.0**-53
+    return np.float64(mixed(key + np.uint64(number) * _WEYL) >> np.uint64(11)) * 2.0**-53
 
 
 @kernel
 def draws(seed, first, out):
     """Uniform numbers in [0, 1): that number n follows from `seed` and n alone; out (k,) gets those from `first` on."""
-    key = _mixed(np.uint64(seed))
+    key = mixed(np.uint64(seed))
     for i in range(out.shape[0]):
         out[i] = uniform(key, first + i)

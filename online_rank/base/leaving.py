@@ -75,12 +75,18 @@ def make_room(step: Any, names: Iterable[Hashable], n: int) -> None:
             type(step).__name__, "features", step.max_features, "attribute max_features", "attribute n_left_features"
         )
     kept = last_used(used, len(used) - n_leaving)
-    own = step._columns.names
-    step._keep_only(kept)
+    leave(step, kept)
     step._used = np.minimum(used[kept], step._clock)
+    step._n_left += n_leaving
+
+
+def leave(step: Any, kept: np.ndarray) -> None:
+    """Keep only some of the features that have names, given by their places in ascending order."""
+    own, used = step._columns.names, step._used
+    step._keep_only(kept)
+    step._used = None if used is None else used[kept]
     step._columns = Columns(own[j] for j in kept.tolist())
     step._n_features = len(kept)
-    step._n_left += n_leaving
 
 
 def keep_columns(step: Any, kept: np.ndarray) -> None:

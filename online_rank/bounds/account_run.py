@@ -12,9 +12,11 @@ from online_rank.bounds.declaration import PLAIN
 from online_rank.rankers.additive import AdditiveRanker
 from online_rank.rankers.blend import BlendRanker
 from online_rank.rankers.growing_trees import MIXTURES, HedgeOfTrees
-from online_rank.rankers.hedge import BUDGET
+from online_rank.rankers.hedge import BUDGET, HedgeAccount
 from online_rank.rankers.inside import learns_as_it_answers
+from online_rank.rankers.words import HedgeOfWords
 
+_ONE_BLEND = "covers one blend, and what stands next to the curves is blended with curves that are a blend themselves"
 #: The names of the members of the outer blend of curves and trees.
 MIXED = ("curves", "averages of leaves", "leaves")
 _ALONE = PLAIN | {"comparator": "none"}
@@ -87,7 +89,13 @@ def run_of_account(blend: BlendRanker | AdditiveRanker, served_loss: float = mat
             totals["loss"] = loss = facts["serving_gap"] + trees.account.mixed
             totals["n_drawn"] = int(trees.account.n_drawn)
             account = trees.account
-            unknown["variance"] = "covers one blend, and trees are blended with curves that are a blend themselves"
+            unknown["variance"] = _ONE_BLEND
+        if (words := blend.words_beside) is not None:
+            facts |= _with_words(facts, words, account, served_loss)
+            totals["loss"] = loss = facts["serving_gap"] + words.account.mixed
+            totals["n_drawn"] = int(words.account.n_drawn)
+            account = words.account
+            unknown["variance"] = _ONE_BLEND
         if blend.n_mixed:
             unknown |= dict.fromkeys(("step", "variance"), "covers one machine, and this one mixes what several learned")
         if not (blend.n_served or blend.n_mixed):
@@ -127,6 +135,32 @@ def _with_trees(blend: AdditiveRanker, trees: HedgeOfTrees, served_loss: float) 
         "luck": account.luck,
         "best_blend": _weights_with_trees(blend, least),
         "members": (*blend.members, *MIXED),
+    }
+
+
+def _with_words(facts: dict[str, Any], words: HedgeOfWords, inner: HedgeAccount, served_loss: float) -> dict[str, Any]:
+    """What changes if words are blended with curves and trees, whose blend is one of the candidates then (`_with_trees`)."""
+    account, step, costs = words.account, words.step, -np.log(words.prior)
+    # What is next to the words loses at most so much more than its own candidates.
+    gap = facts["mixability_gap"] + float(words.losses[0]) - inner.mixed
+    within = facts["prior_cost"] / facts["step"] if facts["step"] > 0.0 else 0.0
+    prices = np.array([within + gap + costs[0] / step, *(costs[1:] / step)])
+    losses = np.array([facts["best_loss"], *words.losses[1:]])
+    best, loss = int(np.argmin(losses + prices)), account.served if math.isnan(served_loss) else served_loss
+    least = int(np.argmin(np.array([facts["least_loss"], *words.losses[1:]])))
+    weights = np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]])[least]
+    own = facts["best_blend"]
+    return {
+        "best_loss": float(losses[best]),
+        "prior_cost": float(prices[best] * step),
+        "step": step,
+        "mixability_gap": account.mixability_gap,
+        "serving_gap": loss - account.mixed,
+        "least_loss": min(facts["least_loss"], float(words.losses[1:].min())),
+        "n_candidates": facts["n_candidates"] + 2,
+        "luck": account.luck,
+        "best_blend": (*own, 0.0, 0.0) if not least else (*[0.0] * len(own), *weights.tolist()),
+        "members": (*facts["members"], "without words", "words"),
     }
 
 

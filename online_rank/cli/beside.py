@@ -1,4 +1,4 @@
-"""What trees were worth next to curves in a run of `online-rank train`."""
+"""What trees and words were worth next to curves in a run of `online-rank train`."""
 
 from typing import Any
 
@@ -18,6 +18,8 @@ def with_trees(model: Any) -> dict[str, Any] | None:
     hedge = getattr(ranker, "trees_beside", None)
     if hedge is None or not hedge.account.counted_weight:
         return None
+    if getattr(ranker, "words_beside", None) is not None:
+        return None  # Nothing exports it yet, and `with_words` has its figures.
     counted = hedge.account.counted_weight
     form = form_of(ranker)
     alone = form.head.forms[0] if isinstance(form.head, Blend) else form
@@ -45,3 +47,31 @@ def in_words(found: dict[str, Any], measure: str) -> str:
     if alone == served:
         return f"{first}. Both export to {', '.join(alone)}"
     return f"{first}. Curves alone export to {', '.join(alone)}; with trees to {', '.join(served)}"
+
+
+def with_words(model: Any) -> dict[str, Any] | None:
+    """The measure of each query before it was learned, without words and as served, and the kinds of the features.
+
+    None for a model that learns no words.
+    """
+    ranker = serving_ranker(model)
+    hedge = getattr(ranker, "words_beside", None)
+    if hedge is None or not hedge.account.counted_weight:
+        return None
+    counted = hedge.account.counted_weight
+    kinds = {str(name): kind for name, kind in ranker.feature_kinds.items() if kind != "number"}
+    return {
+        "without": 1.0 - float(hedge.losses[0]) / counted,
+        "served": 1.0 - hedge.account.served / counted,
+        "words": ranker.n_words,
+        "kinds": kinds,
+    }
+
+
+def words_in_words(found: dict[str, Any], measure: str) -> str:
+    """The comparison as a line."""
+    kinds = ", ".join(f"{name} is {'a ' if kind != 'ignored' else ''}{kind}" for name, kind in found["kinds"].items())
+    return (
+        f"without words: {measure} {found['without']:.4f} progressively; with {found['words']:,} words and pairs: "
+        f"{found['served']:.4f} ({kinds})"
+    )

@@ -82,6 +82,10 @@ class Training(NamedTuple):
         list[str] | None,
         value("NAME=SIGN", "More of a feature never lowers a score (NAME=+), or never raises it (NAME=-); may be repeated."),
     ] = None
+    kind: Annotated[
+        list[str] | None,
+        value("NAME=KIND", "A column of texts is a text, whose words are learned, a category, or ignored; may be repeated."),
+    ] = None
     history: Histories = None
     shuffle: Annotated[int | None, value("SEED", "Shuffle the queries by this seed, in a buffer of 2,048.", min=0)] = None
     reading: Reading = Reading()

@@ -46,6 +46,10 @@ class Reading(NamedTuple):
         str | None, value("COLUMN", 'The column of a table with query ids. [dim]Default: "query", if the table has it.[/dim]')
     ] = None
     document: Annotated[str | None, value("COLUMN", "The column of a table with document ids.")] = None
+    query_text: Annotated[
+        str | None,
+        value("COLUMN", "The column of a table with the query's text, for words that query and document share."),
+    ] = None
     dry_run: DryRun = False
     skip_bad: Annotated[
         float, value("SHARE", "Leave out lists with a row that cannot be read, up to this share of all: .001.", min=0, max=1)
@@ -91,15 +95,16 @@ class Reading(NamedTuple):
         return {name: getattr(self, name) for name in names} | {
             "exclude": self.exclude or (), "negative": "zero", "repeated_qid": "auto",
             "vectors": _vectors(self.vector), "query_vectors": _vectors(self.query_vector),
+            "context": () if self.query_text is None else (self.query_text,),
         }  # fmt: skip
 
-    def queries(self, files: Sequence[str], model: Any, with_ids: bool = False, graded: bool = True) -> Any:
+    def queries(self, files: Sequence[str], model: Any, with_ids: bool = False, graded: bool = True, words: bool = True) -> Any:
         """The queries of files, for a model; ends the command after showing what is in them, if that is all that was wanted."""
         from online_rank.stream import read
 
         # To look at a file, all of it is read.
         options = self.options | ({"skip_bad": 1.0} if self.dry_run else {})
-        queries = read(list(files), **options, with_ids=with_ids, model=model)
+        queries = read(list(files), **options, with_ids=with_ids, model=model, words=words)
         if graded and not queries.is_letor and queries.plan.of("grade") is None:
             raise ValueError(f"{files[0]}: a table needs --grade COLUMN")
         for file in queries.weights:
@@ -140,9 +145,9 @@ def warn_of_unknown(model: Any) -> None:
 
 
 #: The options of commands that learn nothing.
-ToMeasure = Annotated[Reading, Reading._fields[:5]]
-ToRank = Annotated[Reading, Reading._fields[:4]]
-ToExplain = Annotated[Reading, Reading._fields[:3]]
+ToMeasure = Annotated[Reading, Reading._fields[:6]]
+ToRank = Annotated[Reading, Reading._fields[:5]]
+ToExplain = Annotated[Reading, Reading._fields[:4]]
 
 
 def look(lists: Any) -> None:

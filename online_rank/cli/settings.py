@@ -60,6 +60,22 @@ class Settings(Training):
         return found or None
 
     @property
+    def kinds(self) -> dict[str, str] | None:
+        """The kinds of columns of texts. Raises ValueError for one that is not written as NAME=KIND."""
+        found: dict[str, str] = {} if self.reading.query_text is None else {in_nfc(self.reading.query_text): "text"}
+        for text in self.kind or ():
+            name, _, kind = in_nfc(text).rpartition("=")
+            if not name or kind not in ("text", "category", "ignored"):
+                raise ValueError(
+                    f"--kind {text}: give the name of a column and its kind, text, category or ignored: title=text"
+                )
+            if found.setdefault(name, kind) != kind:
+                raise ValueError(f"--kind {text}: {name} is {found[name]} already")
+        if found and self.ranker != "additive":
+            raise ValueError(f"--kind and --query-text are for --ranker additive, not for {self.ranker}: it learns no words")
+        return found or None
+
+    @property
     def relative(self) -> bool:
         """Whether columns may be relative to the query: not for a target that sees one document at a time."""
         return self.target is None or "query" in TARGETS[self.target].kinds
@@ -67,7 +83,7 @@ class Settings(Training):
     def queries(self, number: int, model: Any, source: Any = None) -> Iterable[tuple]:
         """The queries of pass `number`, counted from 0, for a model; from a source, if the files are open."""
         if source is None:
-            source = self.reading.queries(self.files, model)
+            source = self.reading.queries(self.files, model, words=self.target is None)
         if self.shuffle is None:
             return source
         return Made(shuffled(source, random.Random(f"{self.shuffle} {number}")), source)
@@ -104,6 +120,10 @@ class Settings(Training):
                 raise ValueError(f"--begin-with is for --ranker additive, not for {self.ranker}: both are blended")
             if self.sign:
                 raise ValueError("--sign is for curves alone: the trees of --begin-with keep no sign")
+        if self.kinds and self.target is not None and "text" in self.kinds.values():
+            raise ValueError(
+                f"--for {self.target}: engines cannot compute words yet: leave out --query-text and --kind NAME=text"
+            )
         targets = [name for name, target in TARGETS.items() if "fusion" not in target.kinds]
         if self.target not in (None, *targets):
             raise ValueError(f"--for {self.target}: it is one of {', '.join(targets)}")

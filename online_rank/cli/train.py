@@ -17,7 +17,7 @@ from online_rank.bounds import certificate_of
 from online_rank.bounds.account_run import keeps_account
 from online_rank.cli.advice import LOOKED_AT, advice
 from online_rank.cli.begin_with import begun_with, differences
-from online_rank.cli.beside import in_words, with_trees
+from online_rank.cli.beside import in_words, with_trees, with_words, words_in_words
 from online_rank.cli.evaluate import measure_files
 from online_rank.cli.files import behind, check_outputs, declared, histories_of
 from online_rank.cli.options import Checkpoints, Measuring, Output
@@ -33,15 +33,22 @@ from online_rank.support.progress import progress
 from online_rank.support.registry import of_another_part
 
 
-def new_model(measure: str, ranker: str, signs: Mapping[str, int] | None = None, relative: bool = True) -> Any:
+def new_model(
+    measure: str,
+    ranker: str,
+    signs: Mapping[str, int] | None = None,
+    relative: bool = True,
+    kinds: Mapping[str, str] | None = None,
+) -> Any:
     """A model that has learned nothing yet. The ranker "swap" learns from clicks, not for a measure.
 
-    `signs` are the signs of features, for curves and linear weights; curves may be `relative` to the query.
+    `signs` are the signs of features, for curves and linear weights; curves may be `relative` to the query, and `kinds` are the
+    kinds of features that were declared, for curves.
     """
     from online_rank import AdditiveRanker, BlendRanker, PerceptronRanker, StreamScaler, SwapRanker
 
     if ranker == "additive":
-        return AdditiveRanker(measure, relative=relative, signs=signs)
+        return AdditiveRanker(measure, relative=relative, signs=signs, kinds=kinds)
     if ranker == "blend":
         return BlendRanker(measure=measure, relative=relative)
     if ranker == "swap":
@@ -56,7 +63,7 @@ def _new(settings: Settings) -> Any:
 
 def _ranker(settings: Settings, relative: bool) -> Any:
     """The ranker of a run, which may begin with a model of another library."""
-    ranker = new_model(settings.measure, settings.ranker, settings.signs, relative)
+    ranker = new_model(settings.measure, settings.ranker, settings.signs, relative, settings.kinds)
     return ranker if settings.begin_with is None else begun_with(settings.begin_with, ranker, settings.measure)
 
 
@@ -82,7 +89,8 @@ def _run(settings: Settings, checkpoints: Checkpoints, output: Output) -> None:
     shown = False if output.quiet or output.json else None
     # What decides how files are read; it stays as it is.
     blank = _new(settings)
-    source = settings.reading.queries(settings.files, blank, with_ids=log is not None)
+    words = settings.target is None
+    source = settings.reading.queries(settings.files, blank, with_ids=log is not None, words=words)
     plan = source.plan
     model = _untaught(settings, source, blank, output, shown)
     traces, figures = _taught(settings, checkpoints, model, blank, source, log, shown)
@@ -93,6 +101,8 @@ def _run(settings: Settings, checkpoints: Checkpoints, output: Output) -> None:
         report["default"] = _default(settings, output, shown)
     if (trees := with_trees(model)) is not None:
         report["trees"] = trees
+    if (words_of := with_words(model)) is not None:
+        report["words"] = words_of
     certificate = certificate_of(model) if settings.certify else None
     if certificate is not None:
         report["certificate"] = certificate.to_dict()
@@ -271,6 +281,8 @@ def _print(report: dict[str, Any], traces: list[Trace]) -> None:
         )
     if "trees" in report:
         console.print(in_words(report["trees"], measure))
+    if "words" in report:
+        console.print(words_in_words(report["words"], measure))
     if "report" in report:
         console.print(f"report in [bold]{report['report']}[/]")
     if "saved" in report:

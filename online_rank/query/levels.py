@@ -4,7 +4,7 @@ Each level is a feature, `(feature, "is", level)`: 1 in the documents that have 
 has several levels, and a model keeps levels as it keeps features.
 """
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -29,6 +29,8 @@ _Column: TypeAlias = Callable[[Hashable, float], np.ndarray]
 _Features: TypeAlias = dict[Hashable, tuple[list[int], list[Any]]]
 #: Values of pandas that stand for nothing, known by the names of their classes.
 _MISSING = ("NAType", "NaTType")
+#: Whether somebody else reads a feature, in these documents, of these values.
+Take: TypeAlias = Callable[[Hashable, list[int], list[Any], "Levels"], bool]
 _KINDS = "features are numbers, texts, booleans, lists of texts and times"
 
 
@@ -56,6 +58,7 @@ class Levels:
         self.columns = [j for j, name in enumerate(names) if is_level(name)]
         self._most = most
         self._numbers = set[Hashable]()
+        self._made: dict[Hashable, Any] = {}
         self._levels: dict[Hashable, dict[str | None, tuple[Hashable, ...]]] = {}
         for name in names:
             if is_level(name):
@@ -86,6 +89,33 @@ class Levels:
             level = None  # type: ignore[assignment]
         return levels.setdefault(level, (feature, _IS, level))
 
+    def levels_of(self, feature: Hashable) -> Mapping[str | None, tuple[Hashable, ...]]:
+        """The levels of a feature, None among them for all others, and what they are called."""
+        return self._levels.get(feature, {})
+
+    def is_full(self, feature: Hashable) -> bool:
+        """Whether a feature has the most levels that it may have."""
+        levels = self._levels.get(feature, {})
+        return len(levels) - (None in levels) >= self._most
+
+    def categories(self) -> tuple[Hashable, ...]:
+        """The features that are categories."""
+        return tuple(self._levels)
+
+    def of_any(self, features: Collection[Hashable]) -> frozenset[int]:
+        """The columns of the levels of some features."""
+        return frozenset(j for j in self.columns if self.names[j][0] in features)  # type: ignore[index]
+
+    def remembered(self, feature: Hashable, make: Callable[["Levels", Hashable], Any]) -> Any:
+        """What a function makes of the levels of a feature, which it is asked for once."""
+        if feature not in self._made:
+            self._made[feature] = make(self, feature)
+        return self._made[feature]
+
+    def column(self, feature: Hashable, level: str) -> int:
+        """The column of a level."""
+        return self.names.index(self._levels[feature][level])
+
     def kind_of(self, feature: Hashable) -> str:
         """What a feature has been so far: "category", "number", or "" if it is not known."""
         return "category" if feature in self._levels else "number" if feature in self._numbers else ""
@@ -97,13 +127,18 @@ class Levels:
 
 
 def read_documents(
-    documents: Sequence[Mapping[Hashable, Any]], ids: Any, levels: Levels, trimmed: dict[Hashable, int] | None = None
+    documents: Sequence[Mapping[Hashable, Any]],
+    ids: Any,
+    levels: Levels,
+    trimmed: dict[Hashable, int] | None = None,
+    take: Take | None = None,
 ) -> tuple[np.ndarray, tuple[Hashable, ...]]:
     """The documents as float64 (n, columns), NaN where a number is missing, and the names of the columns.
 
     Missing are absent names, None, NaN, empty texts, and the NA and NaT of pandas. Times are seconds since 1970, also as texts
     in ISO 8601. Other texts are levels, without the blanks around them, and so are booleans, "true" and "false"; lists of texts
-    are several. Where a feature is a number, booleans alone are 1 and 0. `trimmed` counts texts with blanks, by feature.
+    are several. Where a feature is a number, booleans alone are 1 and 0. `trimmed` counts texts with blanks, by feature. `take`
+    is called with each feature, the documents that have it, their values and the levels: it says whether it takes the feature.
 
     Raises
     ------
@@ -134,7 +169,7 @@ def read_documents(
     levels.trimmed = trimmed
     found = _by_feature(documents, ids) if table is None else _cut(*table, n)
     if not are_nfc(found):
-        return read_documents(documents_in_nfc(documents, ids), ids, levels, trimmed)
+        return read_documents(documents_in_nfc(documents, ids), ids, levels, trimmed, take)
     columns: dict[Hashable, np.ndarray] = {}
 
     def column(name: Hashable, value: float) -> np.ndarray:
@@ -143,13 +178,15 @@ def read_documents(
         return columns[name]
 
     for name in [*found]:
-        _read_feature(name, *found.pop(name), ids, levels, column)  # Freed one by one, which keeps the peak low.
+        rows, values = found.pop(name)  # Freed one by one, which keeps the peak low.
+        if take is None or not take(name, rows, values, levels):
+            _read_feature(name, rows, values, ids, levels, column)
     return np.column_stack([*columns.values()]) if columns else np.empty((n, 0)), tuple(columns)
 
 
-def read_block(block: Block, levels: Levels, trimmed: dict[Hashable, int] | None = None) -> Block:
+def read_block(block: Block, levels: Levels, trimmed: dict[Hashable, int] | None = None, take: Take | None = None) -> Block:
     """A block of documents, read as an array (`read_documents`)."""
-    X, names = read_documents(block.X, block.ids, levels, trimmed)
+    X, names = read_documents(block.X, block.ids, levels, trimmed, take)
     return tuple.__new__(Block, (X, *block[1:5], names, *block[6:]))  # As `with_features`, which is another call.
 
 

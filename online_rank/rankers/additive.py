@@ -3,7 +3,7 @@
 import itertools
 import types
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from online_rank.base.explain import Split
 from online_rank.base.form import Blend, Form, Head, Layered
 from online_rank.base.growth import grown_triangle, with_zeros
 from online_rank.base.halving import halved
+from online_rank.base.kinds import TEXT, Kinds, checked_kinds
 from online_rank.base.lock import locked
 from online_rank.base.reader import own_names
 from online_rank.base.schema import Array, Count, Derived, Nested, Real, Schema
@@ -30,6 +31,7 @@ from online_rank.preprocessing.vector_columns import VectorColumns
 from online_rank.query import Block, single, with_features
 from online_rank.query.embeddings import VectorsMet
 from online_rank.query.levels import is_level
+from online_rank.query.words import Worded
 from online_rank.rankers import hedge
 from online_rank.rankers.curved import CurvedRanker, as_read, n_curves
 from online_rank.rankers.fading import factor_of, left_after
@@ -41,6 +43,8 @@ from online_rank.rankers.mixed import mix
 from online_rank.rankers.perceptron import PerceptronRanker
 from online_rank.rankers.signs import checked_signs, require_in_array, signs_of_columns
 from online_rank.rankers.with_vectors import adapted, has_met, learn_with_vectors, without_vectors_of
+from online_rank.rankers.worded import columns_made, learn_words, length_of, with_words
+from online_rank.rankers.words import HedgeOfWords, Words
 
 __all__ = ["MEMBERS", "AdditiveRanker"]
 
@@ -60,7 +64,7 @@ _MANY_CURVES = 1000
 _MOST_TREES = 10_000
 _HINT = (
     "AdditiveRanker has met 1,000 names of features, more than in its first query, and learns a curve of each; if they are "
-    'words, give it texts: BlendRanker([AdditiveRanker(), HashedFeatures(text=("title",), others=False) | PerceptronRanker()])'
+    "words, give it their texts, whose words it learns sparsely: {'title': 'red shoe'}"
 )
 
 
@@ -115,10 +119,16 @@ class AdditiveRanker(CurvedRanker):
     the query's or its user's, documents get three more features: the cosine; and what a matrix, which begins as the cosine and
     learns from every query (`VectorRanker`), adds to the cosine, by its average and by its last state. Without a vector of the
     query they get a score that is linear in the vector. A missing vector, and one of length 0, is a missing value.
+    **Texts**, whose values are new for the most part and have several words, are learned by their words: a regression of the
+    standardised grades with a weight and a precision for each, next to what curves and trees serve (`words_beside`). Words that
+    recur are categories, and ids that never recur are ignored. Once a category has `max_levels`, its levels have such weights
+    too, and a level leaves its column for one that counts twice as much lately. With a text in the context of a query, texts
+    also have the share of its words, by rarity, and whether they stand in a row. Pairs of its words with words of documents,
+    and of entries of the context with levels, are learned once they recur. Engines cannot compute words yet.
 
     **Sparse rows** are learned by a `PerceptronRanker`, as they are: a stream that begins with `SparseRows`, a sparse matrix of
-    scipy, or dicts of counts with many names of which each document has few, as of words. `BlendRanker` takes numbers and words
-    together (`HashedFeatures(text=..., others=False)`). It warns when names that come one after the other reach 1,000.
+    scipy, or dicts of counts with many names of which each document has few, as of words. It warns when names that come
+    one after the other reach 1,000.
 
     Parameters
     ----------
@@ -139,6 +149,9 @@ class AdditiveRanker(CurvedRanker):
         The most trees; the number follows the features, four for each and at least 200. 0 for curves alone.
     dimensions
         `{vector: length}` of vectors, if they are known; None for the lengths of the first query with vectors.
+    kinds
+        `{feature: kind}` for features, or entries of the context, whose values are texts: "text", "category" or "ignored". None
+        lets the values decide.
     seed
         Seed of all draws.
 
@@ -193,6 +206,8 @@ class AdditiveRanker(CurvedRanker):
         _at=Real(optional=True),
         _trees=Nested("GrowingTrees", optional=True),
         _vectors=Nested("VectorColumns", optional=True),
+        _words=Nested("Words", optional=True),
+        _kinds=Nested("Kinds", optional=True),
     )
 
     _replaced = frozenset({"_config", "_keep", "_seconds", "_signs"})
@@ -213,6 +228,9 @@ class AdditiveRanker(CurvedRanker):
     _trees: GrowingTrees | None = None
     #: What is learned of vectors, once there was one.
     _vectors: VectorColumns | None = None
+    #: What learns words, and what is known of the kinds of features: nothing before there are texts.
+    _words: Words | None = None
+    _kinds: Kinds | None = None
 
     #: Files of versions without trees are of learners without trees.
     _earlier = types.MappingProxyType({"trees": 0})
@@ -227,6 +245,7 @@ class AdditiveRanker(CurvedRanker):
         signs: Mapping[Any, int] | None = None,
         trees: int = 400,
         dimensions: Mapping[str, int] | None = None,
+        kinds: Mapping[Any, str] | None = None,
         seed: int = 0,
     ) -> None:
         super().__init__()
@@ -246,6 +265,7 @@ class AdditiveRanker(CurvedRanker):
         self.signs = checked_signs(signs)
         self.trees = trees
         self.dimensions = dimensions
+        self.kinds = checked_kinds(kinds)
         self.seed = seed
         self._measure = parse_measure(measure)
         self._config = np.array([*self._measure, ADAPTIVE, ROOT, _MARGIN, 1.0, 0.0, 0.0, relative], dtype=np.float64)
@@ -277,7 +297,7 @@ class AdditiveRanker(CurvedRanker):
 
     @property
     def _parts(self) -> list[Any]:
-        parts = [self._front] if self._linear is None else [self._front, self._linear]
+        parts = [part for part in (self._front, self._linear, self._words) if part is not None]
         return parts if self._vectors is None else [*parts, self._vectors]
 
     def _derive(self) -> None:
@@ -287,7 +307,8 @@ class AdditiveRanker(CurvedRanker):
 
     def _abilities(self) -> Abilities:
         return Abilities(
-            takes_documents=True, takes_missing=True, takes_sparse=True, takes_served=True, takes_vectors=True,
+            takes_documents=True, takes_missing=True, takes_sparse=True, takes_served=True, takes_context=True,
+            takes_vectors=True,
             takes_time=any(self._seconds),
         )  # fmt: skip
 
@@ -368,6 +389,55 @@ class AdditiveRanker(CurvedRanker):
             queries.
         """
         return adapted(self._vectors, query, vector)
+
+    @property
+    @locked
+    def words_beside(self) -> HedgeOfWords | None:
+        """How words are blended with curves and trees, and what both have lost; None before there are words."""
+        return None if self._words is None else self._words.hedge
+
+    @property
+    @locked
+    def n_words(self) -> int:
+        """How many words, pairs of words, and pairs of context and level have a weight."""
+        return 0 if self._words is None else self._words.n_words
+
+    @property
+    @locked
+    def n_left_words(self) -> int:
+        """How many words have left for new ones."""
+        return 0 if self._words is None else self._words.n_left
+
+    @property
+    @locked
+    def feature_kinds(self) -> dict[Hashable, str]:
+        """The kind of each feature: "number", "category", "text", or "ignored" for ids that never recur.
+
+        Dates are numbers. `kinds` has what was declared; the others follow the weight of evidence.
+        """
+        decided = {} if self._kinds is None else self._kinds.known()
+        names = {name: "category" if is_level(whole) else "number" for whole in own_names(self)
+                 for name in (whole[0] if is_level(whole) else whole,)}  # type: ignore[index]  # fmt: skip
+        found = names | {name: kind for name, kind in decided.items() if not isinstance(name, tuple)} | (self.kinds or {})
+        return {name: kind for name, kind in found.items() if name not in self._adds and name not in self._only_in_context}
+
+    @property
+    def text_features(self) -> tuple[Hashable, ...]:
+        """The features whose values are texts, of which it learns the words."""
+        decided = {} if self._kinds is None else self._kinds.known()
+        found = {name: kind for name, kind in decided.items() if not isinstance(name, tuple)} | (self.kinds or {})
+        # Texts of the context are no features.
+        own = {*own_names(self)}
+        return tuple(name for name, kind in found.items() if kind == TEXT and length_of(name) in own)
+
+    @property
+    def _only_in_context(self) -> set[Hashable]:
+        """What was declared, and is no feature."""
+        return {name for name, kind in (self.kinds or {}).items() if kind == TEXT and name not in self.text_features}
+
+    @property
+    def _adds(self) -> tuple[str, ...]:
+        return columns_made(own_names(self), self.text_features)
 
     @property
     def _members(self) -> Members:
@@ -542,12 +612,19 @@ class AdditiveRanker(CurvedRanker):
         return keep
 
     def _learn_block(self, block: Block, changes: all_or_nothing | None = None) -> None:
+        if len(block.w) > 1 and type(block.X) is list and self._linear is None:
+            # What a text is, and the columns of a vector, follow from the queries before.
+            if changes is not None:
+                changes.include(self, block)
+            for query in block.each():
+                self._learn_block(query)
+            return
         if not has_met(self, block):
             try:
                 return super()._learn_block(block, changes)
             except VectorsMet:  # Nothing has changed: they are met when a query is read.
                 pass
-        return learn_with_vectors(self, block, changes, super()._learn_block)
+        learn_with_vectors(self, block, changes, super()._learn_block)
 
     def _score_all(self, block: Block, score: Any = None) -> np.ndarray:
         if not has_met(self, block):
@@ -581,14 +658,37 @@ class AdditiveRanker(CurvedRanker):
                 return t
         return n
 
+    def _rule(self, n_documents: int) -> tuple[np.ndarray, np.ndarray]:
+        """The measure, as kernels take it."""
+        return self._config, discounts(n_documents)
+
     def _run_from(self, block: Block, t: int) -> int:
         """The end of a run of queries, from t on, during which the map of raw values stays the same."""
-        if self._trees is not None:
+        if self._trees is not None or self._words is not None or type(block.X) is Worded:
             return t + 1
         stop = self._front.run_from(block.offsets, t)
         return stop if (block.w[t:stop] > 0.0).all() else t + 1
 
     def _learn_run(self, block: Block, rounds: np.ndarray) -> int:
+        """Learn a run of queries, with their words."""
+        if self._words is None and type(block.X) is not Worded:
+            return self._learn_features(block, rounds)
+        loss = learn_words(self, block, self._scores_before)
+        learned = self._learn_features(with_features(block, np.asarray(block.X), block.names), rounds)
+        if learned and loss == loss:
+            rounds[0, 0] = loss
+        return learned
+
+    def _scores_before(self, X: np.ndarray) -> np.ndarray:
+        """The scores of one query by curves and trees; those that were answered last, if it is the same query."""
+        read, answers = self._read, self._answers
+        if read is not None and read[1] is self._front.table and answers is not None and np.array_equal(
+            read[0].X, X, equal_nan=True
+        ):  # fmt: skip
+            return answers[1]
+        return self._scores_of_features(X, single(len(X)))
+
+    def _learn_features(self, block: Block, rounds: np.ndarray) -> int:
         """Learn queries for which the map of raw values stays as it is now; how many.
 
         The map learns them first, so that a kernel makes the last change; for the very first query that map counts. A query of
@@ -637,6 +737,11 @@ class AdditiveRanker(CurvedRanker):
         return 0 if self._trees is None else self._trees.bytes_of_queries
 
     def _head(self) -> Head | Layered:
+        if self._words is not None and self._words.share:
+            raise TypeError(
+                "it has learned words of texts, or levels beyond max_levels, which engines cannot compute yet; for a model "
+                "that can be exported leave texts out (features=), or declare them: AdditiveRanker(kinds={'title': 'ignored'})"
+            )
         trees = self._trees
         if trees is None or not trees.n_served or self._linear is not None:
             return super()._head()
@@ -651,6 +756,11 @@ class AdditiveRanker(CurvedRanker):
     def _split(self, block: Block, a: int, b: int) -> Split | None:
         if has_met(self, block):
             block = without_vectors_of(self, block)
+        told = self._split_of_features(block, a, b)
+        return told if told is None or self._words is None else with_words(self, told, block, a, b)
+
+    def _split_of_features(self, block: Block, a: int, b: int) -> Split | None:
+        """The difference between the scores by curves and trees."""
         told, trees = super()._split(block, a, b), self._trees
         if told is None or trees is None or not trees.n_served:
             return told
@@ -674,6 +784,14 @@ class AdditiveRanker(CurvedRanker):
         return learned
 
     def _score_queries(self, X: Any, offsets: np.ndarray) -> np.ndarray:
+        if self._words is None:
+            return self._scores_of_features(np.asarray(X) if type(X) is Worded else X, offsets)
+        tokens = X.tokens if type(X) is Worded else None
+        scores = self._scores_of_features(np.asarray(X), offsets)
+        return self._words.factor * scores if tokens is None else self._words.served(tokens, scores)
+
+    def _scores_of_features(self, X: Any, offsets: np.ndarray) -> np.ndarray:
+        """The scores of queries by curves and trees."""
         trees = self._trees
         if trees is None or self._linear is not None:
             return super()._score_queries(X, offsets)
@@ -681,7 +799,7 @@ class AdditiveRanker(CurvedRanker):
             if not trees.n_served:
                 return super()._score_queries(X, offsets)
             pairs = itertools.pairwise(offsets.tolist())
-            return np.concatenate([self._score_queries(X[a:b], single(b - a)) for a, b in pairs])
+            return np.concatenate([self._scores_of_features(X[a:b], single(b - a)) for a, b in pairs])
         scores, rows = self._score_rows(X, offsets)
         answers = np.empty((2, len(X)))
         answers[0] = scores

@@ -21,7 +21,9 @@ from online_rank.preprocessing import StreamQuantileMap
 from online_rank.query import Block, SparseRows, require_finite, single, with_features
 from online_rank.query.forms import as_floats
 from online_rank.query.levels import Levels, is_level, read_block
+from online_rank.query.words import Worded
 from online_rank.rankers.perceptron import PerceptronRanker
+from online_rank.rankers.worded import Texts, let_stale_leave, renew_levels
 
 __all__ = ["CurvedRanker", "as_read", "cells_of", "n_curves"]
 
@@ -82,7 +84,7 @@ class CurveReader(Reader):
         """As for every reader; of a ranker with a linear one inside, whether the features are the columns of that one."""
         if step._linear is not None:
             return bool(step._linear._reader.fits(step._linear, block))
-        return type(block.X) is np.ndarray and super().fits(step, block)
+        return type(block.X) in (np.ndarray, Worded) and super().fits(step, block)
 
     def align(self, step: Any, block: Block, grow: bool = False) -> Block:
         """As for every reader; the first query that is learned decides whether there are curves."""
@@ -93,25 +95,51 @@ class CurveReader(Reader):
             step._columns, step._n_features = linear._columns, linear._n_features
             return block
         if type(block.X) is list:
-            trimmed: dict[Hashable, int] = {}
-            block = read_block(block, levels_of(step), trimmed)
-            if trimmed:
-                _note_trimmed(step, trimmed)
-        elif block.names is not None:
+            return self._align_documents(step, block, grow)
+        if block.names is not None:
             levels_of(step).require_numbers(block.names)
         if isinstance(block.X, SparseRows):
             block = with_features(block, as_array(block.X, step), block.names)
         return super().align(step, block, grow)
 
+    def _align_documents(self, step: Any, block: Block, grow: bool) -> Block:
+        """As `align`, of documents with texts and categories."""
+        names = step._columns
+        if grow:
+            let_stale_leave(step, levels_of(step))
+        texts, read = self._known_read(step, block, grow) if step._columns is names else self._read(step, block, grow)
+        if grow and texts.levels and step._words is not None:
+            names = step._columns
+            renew_levels(step, texts, levels_of(step))
+            if step._columns is not names:
+                texts, read = self._read(step, block, grow)
+        if texts.trimmed:
+            _note_trimmed(step, texts.trimmed)
+        read = texts.attached(super().align(step, texts.with_columns(read), grow))
+        if grow and texts.seen and type(read.X) is np.ndarray:
+            step._kinds = texts.kinds.learned(texts.seen)
+        return read
+
+    def _read(self, step: Any, block: Block, learns: bool) -> tuple[Texts, Block]:
+        """What is read of documents, by the features that are known."""
+        texts = Texts(step, block, learns)
+        return texts, read_block(block, levels_of(step), texts.trimmed, texts.take)
+
+    def _known_read(self, step: Any, block: Block, learns: bool) -> tuple[Texts, Block]:
+        """As `_read`, of the same query as `with_known` just before."""
+        last, step._read_last = step._read_last, None
+        return last if last is not None and last[0].block is block and learns else self._read(step, block, learns)
+
     def with_known(self, step: Any, block: Block) -> tuple[Block, bool]:
         """As for every reader, of documents whose features are all known and in the order of the columns."""
         if type(block.X) is not list or step._linear is not None or 2 * step._n_features >= step.max_features:
             return block, False
-        trimmed: dict[Hashable, int] = {}
-        read = read_block(block, levels_of(step), trimmed)
-        if trimmed or not super().fits(step, read):
+        texts, read = self._read(step, block, True)
+        made = texts.with_columns(read)
+        if texts.trimmed or not super().fits(step, made):
+            step._read_last = texts, read
             return block, False
-        return read, True
+        return texts.attached(made), True
 
     def features_of(self, step: Any, names: list[Hashable]) -> tuple[list[Hashable], int]:
         """As for every reader; levels stand for their category."""
@@ -128,7 +156,7 @@ class CurvedRanker(Ranker):
     query is learned by a `PerceptronRanker`.
     """
 
-    __slots__ = ("_answers", "_drawn", "_known_levels", "_read")
+    __slots__ = ("_answers", "_drawn", "_known_levels", "_read", "_read_last")
 
     _reader = CurveReader()
 
@@ -138,6 +166,8 @@ class CurvedRanker(Ranker):
     #: The scores of that query by the curves, and as it was answered, (2, m).
     _answers: np.ndarray | None
     _known_levels: Levels | None
+    #: What was read of a query that is learned next, and its features.
+    _read_last: tuple[Texts, Block] | None
     _front: StreamQuantileMap
     _linear: PerceptronRanker | None
     _sums: np.ndarray
@@ -158,7 +188,7 @@ class CurvedRanker(Ranker):
     def __new__(cls, *arguments: Any, **named: Any) -> Self:
         """Make the ranker."""
         self = super().__new__(cls, *arguments, **named)
-        self._answers = self._drawn = self._known_levels = self._read = None
+        self._answers = self._drawn = self._known_levels = self._read = self._read_last = None
         return self
 
     @property

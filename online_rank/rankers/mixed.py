@@ -11,6 +11,7 @@ from online_rank._kernels.hedge import LARGEST_WEIGHT
 from online_rank.rankers.curved import n_curves
 from online_rank.rankers.hedge import LEAST
 from online_rank.rankers.mixed_trees import mix_trees
+from online_rank.rankers.words import Words
 
 
 def mix(mixed: Any, shards: Sequence[Any], base: Any) -> None:
@@ -66,9 +67,21 @@ def _mix_curves(mixed: Any, shards: Sequence[Any], base: Any) -> None:
     if mixed._plain.shape[1]:
         grams, moments = zip(*(_in_places(one, one._slow_gram, one._left, places, d) for one in learned), strict=True)
         mixed._slow_gram, mixed._left = _mean(grams), _mean(moments)
+    _mix_words(mixed, shards, base)
     if mixed._trees is not None:
         mixed._trees = mix_trees([one._trees for one in learned], before._trees, mixed.trees, base._n_queries)
         mixed._trees.draw(mixed.seed, mixed._n_queries)
+
+
+def _mix_words(mixed: Any, shards: Sequence[Any], base: Any) -> None:
+    """Mix the words of the shards, and take the kinds of the shard that has learned most of them."""
+    worded = [one._words for one in shards if one._words is not None]
+    if worded:
+        mixed._words = Words()
+        mixed._words.mix(worded, base._words)
+    kinds = [one._kinds for one in shards if one._kinds is not None]
+    if kinds:
+        mixed._kinds = max(kinds, key=lambda one: one.n_queries)
 
 
 def _in_columns_of(mixed: Any, other: Any) -> Any:

@@ -68,6 +68,7 @@ class NestedRanker(Ranker):
             takes_time=takes_time,
             takes_documents=read,
             takes_missing=read,
+            takes_context=read and any(able.takes_context for able in inside),
             **{name: all(getattr(able, name) for able in inside) for name in self._forwards},
         )
 
@@ -159,5 +160,5 @@ def require_model(name: str, model: Any) -> None:
     """Raise TypeError unless a model is a ranker, or a pipeline that ends in one."""
     if not issubclass(type(model), Ranker | RankingPipeline) or not issubclass(type(steps_of(model)[-1]), Ranker):
         raise TypeError(f"{name} is {model!r}; it is a ranker, or a pipeline that ends in one")
-    if model.abilities.takes_context:
+    if any(step.abilities.takes_context for step in steps_of(model)[:-1]):
         raise TypeError(f"{name} uses the context of a query; such a step goes in front of the whole")

@@ -14,7 +14,9 @@ from online_rank.preprocessing._keys import DOCUMENT
 from online_rank.preprocessing.crosses import CrossFeatures, suffix_of
 from online_rank.preprocessing.history import History
 from online_rank.query import Runs
+from online_rank.query.words import keys_of
 from online_rank.rankers.growing_trees import GrowingTrees
+from online_rank.rankers.words import Words
 from online_rank.serving.messages import BINARY_BEGINS, Forget
 from online_rank.serving.protocol import RankingService
 from online_rank.serving.reading import read, request_of
@@ -37,7 +39,7 @@ class Forgotten(NamedTuple):
     features
         Names of features that no model has any more.
     keys
-        Number of keys that `History` has no longer.
+        Number of keys that `History` has no longer, and of pairs with an entry of the context that no ranker has any more.
     """
 
     queries: tuple[int, ...] = ()
@@ -117,12 +119,25 @@ def _without(model: Any, wanted: Forget) -> tuple[Any, frozenset[str], int]:
     entries += [] if wanted.document is UNSET else [(DOCUMENT, wanted.document)]
     without, names = _without_crosses(model, wanted)
     without = _without_windows(without, model)
+    without, n_words = _without_words(without, model, wanted)
     if not any(name in step.names for step in parts_of(without, History) for name, _ in entries):
-        return without, names, 0
+        return without, names, n_words
     emptied = without
     without = copy.deepcopy(model) if without is model else without
     n_keys = sum(step.forget(name, value) for step in parts_of(without, History) for name, value in entries)
-    return (without if n_keys else emptied), names, n_keys
+    return (without if n_keys else emptied), names, n_keys + n_words
+
+
+def _without_words(without: Any, model: Any, wanted: Forget) -> tuple[Any, int]:
+    """A model without the pairs of an entry of the context with levels and words, and how many there were."""
+    if wanted.entry is None:
+        return without, 0
+    name, value = wanted.entry
+    keys = keys_of([""], [[f"{name}={value}"]])
+    if not any((words._owners[: words.n_words] == keys).any() for words in parts_of(without, Words)):
+        return without, 0
+    without = copy.deepcopy(model) if without is model else without
+    return without, sum(words.forget(keys) for words in parts_of(without, Words))
 
 
 def _without_windows(without: Any, model: Any) -> Any:

@@ -7,6 +7,8 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from online_rank.base import abilities_of, names_added, steps_of
+from online_rank.base.anatomy import parts_of
+from online_rank.base.kinds import TEXT, WHOLE, Kinds
 from online_rank.preprocessing._keys import DOCUMENT
 from online_rank.preprocessing.history import History
 from online_rank.preprocessing.vector_columns import vectors_of_columns
@@ -72,6 +74,8 @@ class Plan:
         The columns. They are made when somebody asks for one: one large id in LETOR text stands for millions.
     categories
         The features whose values are no numbers: texts, vectors, or booleans for a model that takes these as categories.
+    texts
+        Features whose words the model learns.
     joined
         For each vector that is made of other columns, the names of these.
     """
@@ -81,9 +85,11 @@ class Plan:
         columns: Iterable[Column],
         *,
         categories: Collection[str] = (),
+        texts: Collection[str] = (),
         joined: Mapping[str, tuple[str, ...]] = types.MappingProxyType({}),
     ) -> None:
-        self._given, self.categories, self.joined = columns, frozenset(categories), joined
+        self._given, self.joined = columns, joined
+        self.categories, self.texts = frozenset(categories), frozenset(texts)
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
@@ -133,6 +139,8 @@ class Plan:
         ['1 features: price', 'left out: title (text)']
         """
         lines = [f"{len(self.features):,} features: {listed(self.features)}"]
+        if words := [name for name in self.features if name in self.texts]:
+            lines.append(f"texts whose words the model learns: {listed(words)}")
         reasons: dict[str, list[str]] = {}
         for column in self.left_out:
             reasons.setdefault(column.why, []).append(column.name)
@@ -165,6 +173,8 @@ class Options(NamedTuple):
         The columns of vectors of documents and of queries, by the names of the vectors.
     untrimmed
         The features of which it has learned categories with blanks around them.
+    words, kinds
+        Whether the model learns words of texts, and the kinds of features that were declared.
     keys, timed, half_lives
         The columns that are keys of the model's `History`, whether it takes the time of a query, and its half-lives.
     tells_missing
@@ -182,6 +192,8 @@ class Options(NamedTuple):
     takes_vectors: bool = False
     vectors: Mapping[str, str] = types.MappingProxyType({})
     query_vectors: Mapping[str, str] = types.MappingProxyType({})
+    words: bool = False
+    kinds: Mapping[str, str] = types.MappingProxyType({})
     untrimmed: Collection[str] = ()
     keys: Collection[str] = ()
     timed: bool = False
@@ -203,6 +215,7 @@ def options_of(
     features: Sequence[str] | None,
     exclude: Collection[str],
     context: Sequence[str],
+    words: bool = True,
     **others: Any,
 ) -> Options:
     """How sources are read for a model. Raises TypeError unless columns are None or sequences of names."""
@@ -217,12 +230,14 @@ def options_of(
     by_name, able = in_form["known"] is not None, abilities_of(model)
     steps = () if model is None else steps_of(model)
     keys = dict.fromkeys(in_nfc(name) for step in steps if isinstance(step, History) for name in step.names)
+    kinds = [part.kinds for part in (() if model is None else parts_of(model)) if hasattr(part, "feature_kinds")]
     # What is no feature is known of the query itself, such as who asked.
     in_form["context"] = [*in_form["context"], *(name for name in in_form["exclude"] if name in keys)]
     in_form["exclude"] = dict.fromkeys(name for name in in_form["exclude"] if name not in keys)
     return Options(
         roles, **in_form, learned=_learned_by(model), by_name=by_name, categories=able.takes_documents,
         takes_vectors=able.takes_vectors, keys=tuple(keys),
+        words=words and bool(kinds), kinds={name: kind for own in kinds for name, kind in (own or {}).items()},
         timed=able.takes_time, untrimmed=_untrimmed_by(model), half_lives=half_lives_of(model), **others,
     )  # fmt: skip
 
@@ -234,16 +249,24 @@ def known_to(model: Any) -> list[str] | None:
     # The levels of a category are features of the model, and one of a table.
     vectors = vectors_of_columns(model)
     found = dict.fromkeys(vectors.get(str(name), str(name[0] if is_level(name) else name)) for name in names or ())
+    found |= dict.fromkeys(_texts_of(model))
     return None if names is None else [name for name in found if name not in names_added(model)]
+
+
+def _texts_of(model: Any) -> list[str]:
+    """The features of which a model learns the words."""
+    parts = () if model is None else parts_of(model)
+    return [*dict.fromkeys(str(name) for part in parts for name in getattr(part, "text_features", ()))]
 
 
 def _learned_by(model: Any) -> dict[str, str]:
     """What a model has learned each feature as: "text", a category, or "number"."""
     steps = () if model is None else steps_of(model)
     names = next((names for step in [*steps][::-1] if (names := getattr(step, "feature_names", None))), ())
-    return {str(name[0]): "text" for name in names if is_level(name)} | {
+    found = {str(name[0]): "text" for name in names if is_level(name)} | {
         name: "number" for name in names if isinstance(name, str)
     }
+    return found | dict.fromkeys(_texts_of(model), "text")
 
 
 def _untrimmed_by(model: Any) -> frozenset[str]:
@@ -263,7 +286,8 @@ def plan_of(table: Any, named: Mapping[str, str | None], options: Options) -> Pl
 
     Features known to the model are the features, as far as they are there. Otherwise numbers and booleans are, except the index
     of a pandas frame that was written to the file, and columns whose names are outcomes; for a model that takes texts also
-    columns of at most 100 different texts. Text, times and empty columns are left out.
+    columns of at most 100 different texts. A model that learns words takes texts that recur, or have several words. Other text,
+    times and empty columns are left out.
 
     Raises
     ------
@@ -309,7 +333,8 @@ def plan_of(table: Any, named: Mapping[str, str | None], options: Options) -> Pl
         columns = [*(found[name] for name in features), *(column for column in columns if column.role != "feature")]
     columns += [Column(name, "vector", "context" if name.startswith(OF_QUERY) else "feature") for name in joined]
     categories = [column.name for column in columns if column.role == "feature" and _is_category(column, options)]
-    plan = Plan(columns, categories=categories, joined=joined)
+    texts = [name for name in categories if _is_text(table, name, options)]
+    plan = Plan(columns, categories=categories, texts=texts, joined=joined)
     # A log of clicks may name documents alone.
     if not plan.features and (features is None or "click" not in named):
         reasons = f" ({'; '.join(plan.in_words()[1:])})" if plan.left_out else ""
@@ -352,6 +377,20 @@ def _is_category(column: Column, options: Options) -> bool:
     """Whether a feature is a category: text, or booleans unless the model has learned them as numbers."""
     is_boolean = column.type == "boolean" and options.categories and options.learned.get(column.name) != "number"
     return column.type in ("text", "vector") or is_boolean
+
+
+def _is_text(table: Any, column: str, options: Options) -> bool:
+    """Whether a model that learns words reads a column as a text: it was declared, or its first values say so."""
+    if not options.words or table.kinds.get(column) != "text":
+        return False
+    if column in options.kinds:
+        return options.kinds[column] == TEXT
+    values = [value for value in plain(table.column(table.first, column)).to_pylist() if value and value.strip()]
+    kinds = Kinds()
+    # A table has several queries.
+    for first in range(0, len(values), WHOLE):
+        kinds = kinds.learned({column: kinds.seen(column, values[first : first + WHOLE])})
+    return kinds.of(column) == TEXT
 
 
 def _format_of(table: Any, column: str) -> TimeFormat:
@@ -416,7 +455,11 @@ def _use_of_text(table: Any, column: str, chosen: bool, options: Options) -> tup
     if not options.categories:
         return "text", _NO_NUMBERS["text"]
     n = compute.count_distinct(texts).as_py()
-    is_category = 1 < n <= min(_MOST_LEVELS, max(2, len(values) / 2))
+    if _is_text(table, column, options):
+        return "text", ""
+    # A model that learns words keeps the levels that matter lately.
+    most = len(values) if options.words else _MOST_LEVELS
+    is_category = 1 < n <= min(most, max(2, len(values) / 2))
     return "text", "" if is_category or chosen else f"text with {n:,} different values among the first {len(values):,}"
 
 

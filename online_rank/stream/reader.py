@@ -261,6 +261,7 @@ def read(
     n_features: int | None = None,
     batch_rows: int = 1 << 14,
     max_query_bytes: int = 1 << 26,
+    words: bool = True,
 ) -> Queries:
     r"""Read the queries of files and tables, one after the other; in memory only the ids of queries grow with them.
 
@@ -390,6 +391,7 @@ def read(
         context=context,
         vectors={} if vectors is None else dict(vectors),
         query_vectors={} if query_vectors is None else dict(query_vectors),
+        words=words,
         with_ids=with_ids,
         negative=negative,
         missing=missing or usual,

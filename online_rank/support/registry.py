@@ -114,6 +114,8 @@ _IN_ROOMS = {
     "preprocessing.vector_columns": ("VectorColumns",),
     "rankers.fixed": ("FixedRanker",),
     "rankers.growing_trees": ("GrowingTrees",),
+    "base.kinds": ("Kinds",),
+    "rankers.words": ("Words",),
     "serving": ("Challenge", "FeedbackPlan", "PendingQueries", "RankingService"),
     "stream.clicks": (
         "BayesianUser",

@@ -451,7 +451,6 @@ def test_blends_hold_it_and_pass_missing_values_of_arrays():
     ("call", "message"),
     [
         (lambda model, x, y: model.show_one(x), "policy"),
-        (lambda model, x, y: model.learn_one(x, y, context={"user": "u"}), "context"),
         (lambda model, x, y: AdditiveRanker.from_weights([1.0]), "from_weights"),
         (lambda model, x, y: export(model, "sql"), "does not begin with RunFeatures"),
         (lambda model, x, y: AdditiveRanker(half_life=(1000,)), "half_life"),

@@ -12,6 +12,7 @@ import online_rank
 import online_rank.preprocessing
 from online_rank import PerceptronRanker
 from online_rank.base import Columns, RankingPipeline
+from online_rank.base.kinds import Kinds
 from online_rank.base.schema import (
     Array,
     Count,
@@ -158,6 +159,17 @@ def measured(name):
 
 
 #: Trained instances of the classes that need more than their constructor's defaults and `learn_one`.
+def words():
+    model = online_rank.AdditiveRanker(trees=0, kinds={"title": "text"})
+    model.learn_one([{"title": "red shoe"}, {"title": "hat"}], [1, 0])
+    return model._words
+
+
+def kinds():
+    made = Kinds()
+    return made.learned({"brand": made.seen("brand", ["acme", "best"])})
+
+
 MADE = {
     "DeclaredFeatures": [
         lambda: teach(online_rank.DeclaredFeatures(["f0", "f1", "f2"])),
@@ -197,6 +209,8 @@ MADE = {
     "FairPairs": [online_rank.FairPairs],
     "Greedy": [online_rank.Greedy],
     "GrowingTrees": [growing_trees],
+    "Kinds": [kinds],
+    "Words": [words],
     "OffPolicyValue": [lambda: judged_from_a_log(OffPolicyValue((0.75, 0.25)), ["c", "a", "b"])],
     "PlackettLuce": [online_rank.PlackettLuce],
     "PositionBias": [position_bias],

@@ -20,7 +20,7 @@ def compare(
     a: Annotated[str, typer.Argument(metavar="A", help="A model that [bold]train --save[/bold] wrote.")],
     b: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
     files: Files,
-    reading: Annotated[Reading, (*Reading._fields[:5], "event_time")],
+    reading: Annotated[Reading, (*Reading._fields[:6], "event_time")],
     log: OfChance,
     measure: Measure = "ndcg@10",
     json: Json = False,
