@@ -15,6 +15,7 @@ _HOMES = {
     "changes": "checking",
     "export": "formats",
     "fusion_weights": "fusion",
+    "probes": "probing",
     "serving_weights": "linear",
     "solr_features": "solr",
     "to_c": "c",
@@ -27,6 +28,7 @@ _HOMES = {
     "to_solr": "solr",
     "to_vespa": "vespa",
     "to_xgboost": "boosters",
+    "verify": "verifying.asking",
 }
 
 __all__ = [*_HOMES]
