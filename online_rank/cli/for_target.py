@@ -1,4 +1,4 @@
-"""What the first queries of files have that a target cannot tell apart, said before a model is trained for it."""
+"""What the first queries of files have that a target cannot distinguish, said before a model is trained for it."""
 
 from collections.abc import Iterable
 from typing import Any

@@ -26,6 +26,7 @@ _HOMES = {
     "to_painless": "painless",
     "to_select": "select",
     "to_solr": "solr",
+    "to_tables": "tables",
     "to_vespa": "vespa",
     "to_xgboost": "boosters",
     "verify": "verifying.asking",

@@ -1,4 +1,4 @@
-"""`train --for` says before training what the target cannot tell apart."""
+"""`train --for` says before training what the target cannot distinguish."""
 
 import numpy as np
 import pytest

@@ -50,7 +50,7 @@ def relative():
 
 
 def written(model, to, folder, name="shop", content=None):
-    """The path of an exported model, with its probes beside it."""
+    """The path of an exported model, and its probes next to it."""
     path = folder / f"model.{to}"
     made = export.export(model, to, name=name) if content is None else content
     path.write_bytes(made if isinstance(made, bytes) else made.encode())
@@ -106,16 +106,16 @@ def exported_wrongly(model, to, change, monkeypatch):
 
 
 def needed(to):
-    for module in {"onnx": ("onnx", "onnxruntime"), "c": ()}.get(to, (to,)):
+    for module in {"onnx": ("onnx", "onnxruntime"), "c": (), "duckdb-tables": ("duckdb",)}.get(to, (to,)):
         pytest.importorskip(module)
     if to == "c" and shutil.which("cc") is None:
         pytest.skip("needs a C compiler")
 
 
-@pytest.mark.parametrize("to", ["c", "onnx", "duckdb", "lightgbm", "xgboost"])
+@pytest.mark.parametrize("to", ["c", "onnx", "duckdb", "duckdb-tables", "lightgbm", "xgboost"])
 def test_a_program_that_computes_the_model_is_equal(to, model, relative, tmp_path):
     needed(to)
-    made = [model, relative] if to in ("c", "onnx", "duckdb") else [model]
+    made = [model, relative] if to in ("c", "onnx", "duckdb", "duckdb-tables") else [model]
     for one in made:
         verdict = verify(str(written(one, to, tmp_path)))
         assert verdict.equal, verdict.in_words()
@@ -126,7 +126,7 @@ def test_a_program_that_computes_the_model_is_equal(to, model, relative, tmp_pat
 
 @pytest.mark.slow
 @pytest.mark.parametrize("planted", PLANTED)
-@pytest.mark.parametrize("to", ["c", "onnx", "duckdb", "lightgbm", "xgboost"])
+@pytest.mark.parametrize("to", ["c", "onnx", "duckdb", "duckdb-tables", "lightgbm", "xgboost"])
 def test_a_planted_difference_in_a_program_is_found(to, planted, model, tmp_path, monkeypatch):
     needed(to)
     if planted == "a cut level" and to in ("c", "onnx", "lightgbm", "xgboost"):

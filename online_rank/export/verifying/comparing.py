@@ -1,4 +1,4 @@
-"""Compares the scores of an engine with those of probes, and finds what the documents that differ have in common."""
+"""Compares the scores of an engine with the scores of probes, and finds what the documents that differ have in common."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple

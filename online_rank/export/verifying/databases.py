@@ -54,12 +54,20 @@ def _scores(
     places = ", ".join([place] * (len(kinds) + 2))
     executemany(f"INSERT INTO {table} VALUES ({places})", _rows(given, kinds))
     execute(f"ANALYZE {table}")
+    if given.target == "duckdb-tables":
+        execute("BEGIN TRANSACTION")
+        execute(text)
+        text = f"FROM {table}({_literal(given.name)})"
     found = {int(i): float(score) for i, score in _fetched(execute, f"SELECT {own}, score FROM ({text}) AS probed")}
     scores, number = [], 0
     for query in given.queries:
         scores.append([found[number + i] for i in range(len(query))])
         number += len(query)
     return scores
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def _fetched(execute: Callable[..., Any], statement: str) -> Sequence[Any]:

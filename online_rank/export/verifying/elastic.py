@@ -1,6 +1,6 @@
 """Scores of probes by Elasticsearch and OpenSearch: the model of the plugin that runs there, or a script.
 
-The documents are in an index of their own, which is deleted afterwards.
+The documents are in a separate index, which is deleted afterwards.
 """
 
 import json

@@ -73,7 +73,7 @@ def xgboost(given: Probes, content: bytes) -> Answer:
 def c(given: Probes, content: bytes) -> Answer:
     """The scores of a program that the C compiler of the environment (CC, or cc) makes of a header.
 
-    Raises RuntimeError if there is no compiler, or it does not compile the header.
+    Raises RuntimeError without a compiler, or if it does not compile the header.
     """
     compiler = shlex.split(os.environ.get("CC") or "cc")
     if shutil.which(compiler[0]) is None:
