@@ -168,7 +168,7 @@ def _features(given: Prepared) -> list[dict[str, Any]]:
 
 
 class _Documents:
-    """Raw rows whose levels are those of documents: of one category a row has one level, or none."""
+    """Raw rows whose levels are as documents have them: of one category a row has one level, or none."""
 
     def __init__(self, given: Prepared, to: str) -> None:
         self.rng = np.random.default_rng(0)
@@ -197,7 +197,7 @@ class _Documents:
             X[:, j] = np.resize(values, n)
             X[self.rng.random(n) < _MISSING, j] = np.nan
         for levels in self.categories.values():
-            # Beside the levels: an unknown one, and none.
+            # Next to the levels: an unknown one, and none.
             for i, k in enumerate(self.rng.integers(0, len(levels) + 1, n).tolist()):
                 if k < len(levels):
                     X[i, [*levels.values()][k]] = 1.0

@@ -38,7 +38,7 @@ def verify(path: str, *, engine: str | None = None, probes: str | None = None, a
         document type), or a database. None for programs that read the file here: ONNX Runtime, a C compiler, LightGBM,
         XGBoost, and DuckDB in memory.
     probes
-        The file of the probes; None for the one beside `path`.
+        The file of the probes; None for the one next to `path`.
     answers
         In place of an engine that cannot be called from here: a file of JSON with the score of each probe by its id.
 
