@@ -160,7 +160,7 @@ class Walked:
         child, n = node, int(self.parents[node])
         while n >= 0:
             t = float(self.thresholds[n])
-            # A missing value goes to the left; without other does, t is minus infinity.
+            # A missing value goes to the left; if other values do not, t is minus infinity.
             own = (t, np.inf) if child == self.right[n] else (-np.inf, t)
             if not _narrow(limits, int(self.columns[n]), *own):
                 return None
