@@ -10,9 +10,11 @@ from online_rank.cli.files import check_outputs, load_model
 from online_rank.cli.logs import say
 from online_rank.cli.reading import Reading, check_files, look_at_runs
 from online_rank.cli.runs import read_runs, require_runs
-from online_rank.export import adapter, changes, export, fusion_weights, solr_features
+from online_rank.export import adapter, changes, export, fusion_weights, probes, solr_features
+from online_rank.export.probing import Probes
 from online_rank.export.reading import Names
 from online_rank.export.table import TARGETS
+from online_rank.export.verifying.asking import probes_beside
 from online_rank.query import Runs
 
 
@@ -37,12 +39,24 @@ def _read(path: str) -> dict[str, Any]:
 
 
 def run(
-    path: str, to: str, out: str | None, name: str, renamed: Sequence[str], features_out: str | None, runs: Sequence[str]
+    path: str,
+    to: str,
+    out: str | None,
+    name: str,
+    renamed: Sequence[str],
+    features_out: str | None,
+    runs: Sequence[str],
+    probes_out: str | None = None,
 ) -> None:
     """Write a model as `to` to a file, or to standard output; `runs` are TREC runs with queries for targets that fuse."""
     if features_out is not None and not to.startswith("solr"):
         raise ValueError("--features-out writes Solr's feature store: give it with --to solr")
-    check_outputs([path, *runs, *renamed], out=out, features_out=features_out)
+    fuses = to in TARGETS and "fusion" in TARGETS[to].kinds
+    if probes_out is not None and fuses:
+        raise ValueError(f"--probes: {TARGETS[to].title} fuses lists of retrievers, for which there are no probes")
+    if probes_out is None and out is not None and to in TARGETS and not fuses:
+        probes_out = probes_beside(out)
+    check_outputs([path, *runs, *renamed], out=out, features_out=features_out, probes=probes_out)
     model, names = load_model(path), _names(renamed)
     queries = [query.runs for query in read_runs(runs)] if runs else None
     if runs:
@@ -53,6 +67,10 @@ def run(
     if features_out is not None:
         Path(features_out).write_text(json.dumps(solr_features(model, names=names), indent=2, ensure_ascii=False) + "\n")
     _notice_certificates(model)
+    if probes_out is not None:
+        made = probes(model, to, name=name, names=names)
+        Path(probes_out).write_text(made.to_json(), encoding="utf-8")
+        _notice_probes(made, probes_out, out)
     _write(content, to, out)
 
 
@@ -108,6 +126,14 @@ def _notice_fusion(model: Any, to: str, queries: Sequence[Runs] | None) -> None:
             f"of {len(queries):,} queries, {found.changed:.1%} are ranked otherwise than by the model, "
             f"{found.changed_first:.1%} in the first ten"
         )
+
+
+def _notice_probes(made: Probes, probes_out: str, out: str | None) -> None:
+    """Print where the probes are, and which splits none of them reaches."""
+    n = sum(map(len, made.queries))
+    command = f"online-rank verify {out}" if out is not None else "online-rank verify"
+    reached = f", which reach {made.reached / made.splits:.1%} of the sides of splits" if made.reached < made.splits else ""
+    say(f"{probes_out}: {n:,} probe documents{reached}; {command} asks the engine for their scores")
 
 
 def _notice_certificates(model: Any) -> None:

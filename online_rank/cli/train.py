@@ -20,6 +20,7 @@ from online_rank.cli.begin_with import begun_with, differences
 from online_rank.cli.beside import in_words, with_trees, with_words, words_in_words
 from online_rank.cli.evaluate import measure_files
 from online_rank.cli.files import behind, check_outputs, declared, histories_of
+from online_rank.cli.for_target import missing_beside_zero
 from online_rank.cli.options import Checkpoints, Measuring, Output
 from online_rank.cli.printing import RANDOM, measured, table
 from online_rank.cli.reading import NO_GRADES, warnings_as_lines
@@ -144,6 +145,8 @@ def _untaught(settings: Settings, source: Any, blank: Any, output: Output, shown
             raise ValueError("--strict is for tables, whose columns have names")
         model = declared(model, source.plan.features)
     for line in ([] if source.is_letor else source.plan.in_words()) + advice(source.first(LOOKED_AT), not source.is_letor):
+        output.warn(line)
+    for line in missing_beside_zero(source.first(LOOKED_AT), settings.target):
         output.warn(line)
     if not settings.certify or keeps_account(ranker_of(model)):
         return model

@@ -17,6 +17,7 @@ _HOMES = {
     "export": "formats",
     "fusion_weights": "fusion",
     "query_matrix": "vectors",
+    "probes": "probing",
     "serving_weights": "linear",
     "solr_features": "solr",
     "to_c": "c",
@@ -27,8 +28,10 @@ _HOMES = {
     "to_painless": "painless",
     "to_select": "select",
     "to_solr": "solr",
+    "to_tables": "tables",
     "to_vespa": "vespa",
     "to_xgboost": "boosters",
+    "verify": "verifying.asking",
 }
 
 __all__ = [*_HOMES]

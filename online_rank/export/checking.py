@@ -69,7 +69,7 @@ def changes(model: Any, to: str, queries: Iterable[tuple[Any, Any]], *, names: N
     if to not in TARGETS or "fusion" in TARGETS[to].kinds:
         raise ValueError(f"to is {to!r}: changes are counted for targets that take features")
     given = prepared(model, to, names)
-    score, n, otherwise, first = _scorer(given, to), 0, 0, 0
+    score, n, otherwise, first = scorer(given, to), 0, 0, 0
     here, there = metric("ndcg@10"), metric("ndcg@10")
     for n, (x, y) in enumerate(queries, start=1):  # noqa: B007
         own, found = np.array(_values(model.predict_one(x))), score(_raw(model, given.form, x))
@@ -102,7 +102,7 @@ def _raw(model: Any, form: Form, x: Any) -> np.ndarray:
     return np.column_stack([X[:, places[name]] if name in places else np.zeros(len(X)) for name in known])
 
 
-def _scorer(given: Prepared, to: str) -> Callable[[np.ndarray], np.ndarray]:
+def scorer(given: Prepared, to: str) -> Callable[[np.ndarray], np.ndarray]:
     """What gives the scores of a target to the raw features of a query."""
     computed: Form | Trees = given.form
     if given.kind in ("trees", "curves") and "document" not in TARGETS[to].kinds:

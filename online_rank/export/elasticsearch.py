@@ -74,11 +74,15 @@ def _feature_set(given: Prepared, name: str) -> dict[str, Any]:
 
 
 def _level(level: Level) -> dict[str, Any]:
-    """The query that gives 1 to the documents that have a level."""
+    """The query that gives 1 to the documents that have a level, and 0 to others.
+
+    It matches all: versions of OpenSearch's plugin send what does not match to the second side of each split.
+    """
     wanted: dict[str, Any] = {"term": {level.field: level.level}}
     if level.level is None:
         wanted = {"bool": {"must": {"exists": {"field": level.field}}, "must_not": {"terms": {level.field: [*level.others]}}}}
-    return {"constant_score": {"filter": wanted}}
+    has = {"constant_score": {"filter": wanted, "boost": 1.0}}
+    return {"bool": {"must": {"constant_score": {"filter": {"match_all": {}}, "boost": 0.0}}, "should": has}}
 
 
 def _parameters(template: Any) -> list[str]:

@@ -62,7 +62,7 @@ def to_select(model: Any, *, name: str = "online_rank", names: Names = None, dat
     require_columns(["query", "score", "input_row", "place", *given.fields])
     columns = [f"x{j + 1}" for j in range(len(given.texts))]
     stages, score = definitions(given, columns, _DIALECT)
-    values = ",\n    ".join(f"{_value(given, j, database)} AS {x}" for j, x in enumerate(columns))
+    values = ",\n    ".join(f"{value_of(given, j, database)} AS {x}" for j, x in enumerate(columns))
     text = f'SELECT input_row, "query",\n    {values}\nFROM numbered'
     for k, stage in enumerate(stages):
         made = ",\n    ".join(f"{expression} AS {name}" for name, expression in stage)
@@ -75,7 +75,7 @@ def to_select(model: Any, *, name: str = "online_rank", names: Names = None, dat
     )
 
 
-def _value(given: Prepared, j: int, database: str) -> str:
+def value_of(given: Prepared, j: int, database: str) -> str:
     """The value of feature number j; NULL if it is missing, and that is not 0."""
     if j in given.levels:
         field, level, others = given.levels[j]

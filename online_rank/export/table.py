@@ -42,6 +42,7 @@ _ENSEMBLES = ("linear", *_TREES)
 TARGETS = {
     "c": Target("a C99 header", _ALL, "c:to_c"),
     "duckdb": Target("DuckDB", _ALL, "select:to_duckdb"),
+    "duckdb-tables": Target("DuckDB's tables", _ALL, "tables:to_tables"),
     "elasticsearch": Target("the LTR plugin of Elasticsearch and OpenSearch", _ENSEMBLES, "elasticsearch:to_elasticsearch"),
     "elasticsearch-linear": Target("Elasticsearch's linear retriever", _FUSION, "engines:elasticsearch_linear"),
     "elasticsearch-rrf": Target("Elasticsearch's rrf retriever", _FUSION, "engines:elasticsearch_rrf"),

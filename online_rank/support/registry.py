@@ -147,6 +147,7 @@ COMMANDS = {
     "fuse": ("fuse",),
     "explain": ("explain",),
     "export": ("export",),
+    "verify": ("verify",),
     "evaluate": ("evaluate",),
     "compare": ("compare",),
     "stream": ("stream",),

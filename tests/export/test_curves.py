@@ -237,8 +237,12 @@ def test_levels_are_separate_features_in_engines(taught):
     fields = {name: {"match": {name: "{{text}}"}} for name in ("price", "stars", "clicks")}
     bodies = to_elasticsearch(model, name="shop", names=fields)
     features = {one["name"]: one["template"] for one in bodies["POST _ltr/_featureset/shop"]["featureset"]["features"]}
-    assert features["brand=acme"] == {"constant_score": {"filter": {"term": {"brand": "acme"}}}}
-    others = features["brand=*"]["constant_score"]["filter"]["bool"]
+    # It matches all documents, and adds 1 to those with the level: no version of the plugin takes 0 for missing.
+    assert features["brand=acme"]["bool"] == {
+        "must": {"constant_score": {"filter": {"match_all": {}}, "boost": 0.0}},
+        "should": {"constant_score": {"filter": {"term": {"brand": "acme"}}, "boost": 1.0}},
+    }
+    others = features["brand=*"]["bool"]["should"]["constant_score"]["filter"]["bool"]
     assert (others["must"], "acme" in others["must_not"]["terms"]["brand"]) == ({"exists": {"field": "brand"}}, True)
     with pytest.raises(TypeError, match=r"names\['brand'\] is a category: give a name, or templates of its levels, 'brand="):
         solr_features(model, names={"brand": {"class": "..."}})

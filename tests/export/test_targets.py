@@ -88,6 +88,7 @@ def models():
 
 def available(to):
     needed = {"onnx": ("onnx", "onnxruntime"), "lightgbm": ("lightgbm",), "xgboost": ("xgboost",), "duckdb": ("duckdb",)}
+    needed["duckdb-tables"] = ("duckdb",)
     if to == "postgresql":
         pytest.skip("in test_select.py")
     if to == "c" and shutil.which("cc") is None:

@@ -23,7 +23,7 @@ def standardised(y):
     return (y - y.mean()) / y.std()
 
 
-def test_the_filter_is_that_of_the_slow_learner():
+def test_the_filter_equals_the_slow_learner():
     words, slow, rng = Words(), SlowWords(), np.random.default_rng(0)
     squares = weights = 0.0
     for query in range(12):

@@ -51,8 +51,8 @@ def served():
     return model
 
 
-def test_a_model_can_be_loaded_after_each_query_whatever_a_growing_tree_does():
-    """Files were refused as damaged while a tree was parting documents, or copied those of the next tree."""
+def test_a_model_can_be_loaded_in_every_phase_of_a_growing_tree():
+    """Files were refused as damaged while a tree was parting documents, or copied documents for the next one."""
     model, phases = AdditiveRanker(), set()
     for X, y in queries(160, d=5, m=40):
         model.learn_one(X, y)

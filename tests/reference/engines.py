@@ -513,4 +513,10 @@ def scores(to, content, names, X, folder, name="model"):
         import duckdb
 
         return select(content.replace(f'"{name}"', '"online_rank"'), names, X, duckdb.connect())
+    if to == "duckdb-tables":
+        import duckdb
+
+        database = duckdb.connect()
+        database.execute(content)
+        return select(f"FROM \"{name}\"('online_rank')", names, X, database)
     return {"onnx": onnx, "lightgbm": lightgbm, "xgboost": xgboost}[to](content, X)

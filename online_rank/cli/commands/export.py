@@ -30,6 +30,10 @@ def export(
         ),
     ] = None,
     features_out: Annotated[str | None, value("FILE", "With --to solr: file for its feature store.")] = None,
+    probes: Annotated[
+        str | None,
+        value("FILE", "File for documents, with their scores, to ask the engine with verify; otherwise OUT.probes.json."),
+    ] = None,
     check: Annotated[
         str | None, value("FILE", "Graded queries: print how many are ranked otherwise than by the model, and NDCG@10 of both.")
     ] = None,
@@ -56,6 +60,6 @@ def export(
             return
         if reading.dry_run:
             look_at_files(model, check, reading, runs or [])
-        run(model, to, out, name, map_feature or [], features_out, runs or [])
+        run(model, to, out, name, map_feature or [], features_out, runs or [], probes)
         if check is not None:
             check_on(model, to, map_feature or [], check, reading)

@@ -1,0 +1,38 @@
+"""What the first queries of files have that a target cannot distinguish, said before a model is trained for it."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from online_rank.export.ensembles import ZERO_FILLED
+
+
+def missing_beside_zero(queries: Iterable[tuple[Any, ...]], target: str | None) -> list[str]:
+    """A line on features that are missing in some documents of queries (x, y, ...), and 0 or less in others.
+
+    There is none for a target that tells missing values from 0.
+    """
+    if target not in ZERO_FILLED:
+        return []
+    missing: set[str] = set()
+    low: set[str] = set()
+    for x, *_ in queries:
+        rows = x.X if hasattr(x, "X") else x
+        names = getattr(x, "names", None)
+        if isinstance(rows, np.ndarray):
+            known = [f"f{j + 1}" for j in range(rows.shape[1])] if names is None else [*map(str, names)]
+            missing |= {known[j] for j in np.flatnonzero(np.isnan(rows).any(axis=0)).tolist()}
+            low |= {known[j] for j in np.flatnonzero((rows <= 0.0).any(axis=0)).tolist()}
+        elif isinstance(rows, list):
+            for document in rows:
+                missing |= {str(name) for name, value in document.items() if value is None or value != value}
+                low |= {str(n) for n, v in document.items() if isinstance(v, int | float) and v is not True and v <= 0.0}
+    both = sorted(missing & low)
+    if not both:
+        return []
+    return [
+        f"--for {target}: missing in some documents, and 0 or less in others: {', '.join(both)}. {ZERO_FILLED[target]} takes a "
+        "missing field for 0, and export will refuse the model: add a constant to these columns, so that they are always above "
+        "0, or leave them out (--exclude COLUMN)"
+    ]
