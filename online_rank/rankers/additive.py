@@ -297,8 +297,9 @@ class AdditiveRanker(CurvedRanker):
 
     @property
     def _parts(self) -> list[Any]:
-        parts = [part for part in (self._front, self._linear, self._words) if part is not None]
-        return parts if self._vectors is None else [*parts, self._vectors]
+        if self._linear is self._words is self._vectors is None:
+            return [self._front]
+        return [part for part in (self._front, self._linear, self._words, self._vectors) if part is not None]
 
     def _derive(self) -> None:
         self._signs = np.zeros(0, dtype=np.int64)

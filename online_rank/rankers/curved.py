@@ -115,7 +115,9 @@ class CurveReader(Reader):
                 texts, read = self._read(step, block, grow)
         if texts.trimmed:
             _note_trimmed(step, texts.trimmed)
-        read = texts.attached(super().align(step, texts.with_columns(read), grow))
+        # Most queries are numbers alone.
+        read = super().align(step, texts.with_columns(read) if texts.texts else read, grow)
+        read = texts.attached(read) if texts.texts or texts.levels else read
         if grow and texts.seen and type(read.X) is np.ndarray:
             step._kinds = texts.kinds.learned(texts.seen)
         return read
@@ -135,11 +137,11 @@ class CurveReader(Reader):
         if type(block.X) is not list or step._linear is not None or 2 * step._n_features >= step.max_features:
             return block, False
         texts, read = self._read(step, block, True)
-        made = texts.with_columns(read)
+        made = texts.with_columns(read) if texts.texts else read
         if texts.trimmed or not super().fits(step, made):
             step._read_last = texts, read
             return block, False
-        return texts.attached(made), True
+        return texts.attached(made) if texts.texts or texts.levels else made, True
 
     def features_of(self, step: Any, names: list[Hashable]) -> tuple[list[Hashable], int]:
         """As for every reader; levels stand for their category."""

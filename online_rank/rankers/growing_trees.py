@@ -262,8 +262,8 @@ class GrowingTrees(base.Base):
         """The settings of `beside.learn`."""
         most = most_trees(trees, len(self._bins))
         d = max(len(self._bins), 1)
-        credit, early = (_OF_VALUE + own / d for own in (_OF_EACH, _OF_EACH_AT_FIRST))
-        return _as_array(most, _KEEP, min(self._bins.shape[1], _SAMPLE), credit, early, _HALF, _EVIDENCE)
+        credit, early, room = _OF_VALUE + _OF_EACH / d, _OF_VALUE + _OF_EACH_AT_FIRST / d, min(self._bins.shape[1], _SAMPLE)
+        return _as_array(most, _KEEP, room, credit, early, _HALF, _EVIDENCE)
 
     def add_features(self, zero: np.ndarray) -> None:
         """Add features: earlier documents lacked them, or had the value 0, where `zero` (n,) is true."""

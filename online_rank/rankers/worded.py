@@ -115,8 +115,6 @@ class Texts:
 
     def with_columns(self, block: Block) -> Block:
         """A block that was read, with the columns that texts make."""
-        if not self.texts:
-            return block
         made: dict[str, np.ndarray] = {}
         queries = [self._query_words(t) for t in range(len(self.block.w))]
         for name, (rows, words) in self.texts.items():
