@@ -93,7 +93,13 @@ def main() -> None:
         found = [promise(arguments.runs, votes, bots, n_votes=arguments.votes, once=once) for once in (True, False)]
         rows.append([who, *[f"{each.wrong} of {each.runs} ({100 * each.wrong / each.runs:.1f} %)" for each in found]])
         print(*rows[-1], sep="\t", flush=True)
-    save("promises", table(["votes of", "once: decided wrongly", "each: decided wrongly"], rows))
+    note = (
+        "Two models that are equally good are compared by votes, 2,000 in a run. A run that calls one of them better is wrong; "
+        "the level is 95 %. "
+        "Votes of one name count once, or each."
+    )
+    header = ["votes of", "once: decided wrongly", "each: decided wrongly"]
+    save("promises", f"# Votes of people who vote often\n\n{note}\n\n{table(header, rows)}")
 
 
 if __name__ == "__main__":

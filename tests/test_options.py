@@ -98,7 +98,7 @@ BAD = {
     "seed": (-1, 8.5, "x", True, None),
 }
 #: What opens files before it looks at anything else, and what needs torch; their rooms test them.
-FILES = ("read_clicks", "parts", "learn_shard", "TorchRanker")
+FILES = ("read_clicks", "parts", "learn_shard", "TorchRanker", "verify")
 #: Rooms whose functions are called by other rooms, with what these have checked; and pictures.
 INNER = ("base", "query", "plot", "checks", "intervals")
 #: Text that users make up: names, columns, paths.

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from online_rank import arguments
 from online_rank.export.engines import quoted, require_columns
 from online_rank.export.expression import Dialect, definitions
 from online_rank.export.reading import Names, Prepared, prepared
@@ -58,6 +59,7 @@ def to_select(model: Any, *, name: str = "online_rank", names: Names = None, dat
     SELECT numbered.*, score, ROW_NUMBER() OVER (PARTITION BY "query" ORDER BY score DESC, input_row) AS place
     FROM numbered JOIN scored USING (input_row) ORDER BY "query", place
     """
+    arguments.choice("database", database, ("postgresql", "duckdb"))
     given = prepared(model, "postgresql", names)
     require_columns(["query", "score", "input_row", "place", *given.fields])
     columns = [f"x{j + 1}" for j in range(len(given.texts))]

@@ -23,7 +23,7 @@ HOSTILE = [
 
 def taught(levels):
     """A model that has learned a separate value for each level."""
-    model = AdditiveRanker(relative=False, max_levels=len(levels) - 3)
+    model = AdditiveRanker(relative=False, max_levels=len(levels) - 3, kinds={"brand": "category"})
     documents = {str(i): {"brand": level} for i, level in enumerate(levels)}
     for step in range(30):
         model.learn_one(documents, {name: (int(name) * 7 + step) % 3 for name in documents})

@@ -80,7 +80,9 @@ def _refused(to, names):
     return None
 
 
-@pytest.mark.parametrize("to", [to for to in TARGETS if to not in ("onnx", "sql", "painless", "duckdb", "postgresql")])
+@pytest.mark.parametrize(
+    "to", [to for to in TARGETS if to not in ("onnx", "sql", "painless", "duckdb", "duckdb-tables", "postgresql")]
+)
 def test_names_stay_apart(to):
     for names in PAIRS:
         if "fusion" in TARGETS[to].kinds and not isinstance(names[0], str):

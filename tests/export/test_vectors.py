@@ -114,6 +114,6 @@ def test_bad_arguments(model):
 def test_the_command_writes_it(model, queries, tmp_path):
     save(model, tmp_path / "model")
     with pytest.raises(SystemExit) as end:
-        main(["export", str(tmp_path / "model"), "--vector", "embedding", "--to", "npy", "--out", str(tmp_path / "W.npy")])
+        main(["export", str(tmp_path / "model"), "--matrix", "embedding", "--to", "npy", "--out", str(tmp_path / "W.npy")])
     assert not end.value.code
     close(units(queries) @ np.load(tmp_path / "W.npy"), model, queries)

@@ -289,7 +289,8 @@ def test_a_reader_whose_token_is_refused_says_so_and_no_client_is_blamed(status,
     async def scenario(learner, link, reader):
         await reader.post("/rank", RANK)
         await until(lambda: not reader.models.outbox.n_bytes)
-        refusing = httpx.MockTransport(lambda _: httpx.Response(status, json={"error": "send the token"}))
+        said = b'{"error": "send the token"}'
+        refusing = httpx.MockTransport(lambda _: httpx.Response(status, stream=httpx.ByteStream(said)))
         reader.models._http = httpx.AsyncClient(transport=refusing, base_url="http://localhost")
         code, answer = await reader.post("/learn", GRADES)
         assert (code, answer["error"].partition(":")[0]) == (503, "the learner refuses the token of this reader")

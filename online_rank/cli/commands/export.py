@@ -13,7 +13,7 @@ def export(
     to: Annotated[str, value("FORMAT", f"{', '.join(TARGETS)}.")],
     out: Out = None,
     name: Annotated[str, value("NAME", "Name of the model in the target.")] = "online_rank",
-    vector: Annotated[
+    matrix: Annotated[
         str | None,
         value(
             "NAME",
@@ -55,8 +55,8 @@ def export(
     from online_rank.cli.export import check_on, look_at_files, run, write_matrix
 
     with warned_on_stderr():
-        if vector is not None:
-            write_matrix(model, to, out, name, vector)
+        if matrix is not None:
+            write_matrix(model, to, out, name, matrix)
             return
         if reading.dry_run:
             look_at_files(model, check, reading, runs or [])
