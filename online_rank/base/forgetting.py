@@ -74,7 +74,8 @@ def parts_of(value: Any, kind: type[T], seen: set[int] | None = None) -> Iterato
     if id(value) in seen:
         return
     seen.add(id(value))
-    if isinstance(value, kind):
+    # river's pipelines are instances of the class of their last step.
+    if issubclass(type(value), kind):
         yield value
     if isinstance(value, dict):
         for part in value.values():

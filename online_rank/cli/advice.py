@@ -44,8 +44,8 @@ def _arrays(queries: Iterable[tuple[Any, ...]]) -> tuple[list[tuple[np.ndarray, 
     found = []
     for x, y, *_ in queries:
         X, names = getattr(x, "X", x), getattr(x, "names", None)
-        if isinstance(X, list):  # documents with texts
-            names = [name for name in X[0] if not any(isinstance(one[name], str) for one in X)]
+        if isinstance(X, list):  # documents with texts or vectors
+            names = [name for name in X[0] if not any(isinstance(one[name], str | list | np.ndarray) for one in X)]
             X = np.array([[np.nan if one[name] is None else one[name] for name in names] for one in X]).reshape(len(X), -1)
         elif not isinstance(X, np.ndarray):
             X = X.toarray() if X.n_columns < _MOST_COUNTS else np.empty((len(y), 0))

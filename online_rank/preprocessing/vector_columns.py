@@ -19,6 +19,7 @@ from online_rank.limits import MAX_DIMENSIONS
 from online_rank.preprocessing.bilinear import BilinearLearner, inverse_lengths, unit_vector
 from online_rank.preprocessing.position_credit import POSITIONS, credit_of_clicks, no_clicks
 from online_rank.query import Block
+from online_rank.query.blocks import document_name
 from online_rank.query.embeddings import LENIENT, is_vector, stacked, without_vectors
 
 __all__ = ["COSINE", "LEARNED", "LINEAR", "RECENT", "VectorColumns", "columns_of_vector"]
@@ -45,6 +46,10 @@ def vectors_of_columns(model: Any) -> dict[str, str]:
     """The vector that each column of a model is made of, by the names of columns."""
     found = parts_of(model, VectorColumns)
     return {column: name for part in found for name in part.names for column in columns_of_vector(name)}
+
+
+def _any_kind(_: Hashable) -> str:
+    return ""
 
 
 class Given(NamedTuple):
@@ -147,6 +152,11 @@ class VectorColumns(base.Base):
         return dict(self._learners)
 
     @property
+    def n_votes(self) -> int:
+        """How many queries with a vector were learned; one with several vectors counts for each."""
+        return sum(self._votes.values())
+
+    @property
     def nbytes(self) -> int:
         """Bytes of the state."""
         return sum(learner.nbytes for learner in self._learners.values())
@@ -159,9 +169,18 @@ class VectorColumns(base.Base):
         for learner in self._learners.values():
             learner._record(log)
 
-    def read(self, query: Block) -> Read:
-        """Read the vectors of one query. Raises TypeError or ValueError that names document and feature."""
+    def read(self, query: Block, kind_of: Callable[[Hashable], str] = _any_kind) -> Read:
+        """Read the vectors of one query. Raises TypeError or ValueError that names document and feature.
+
+        `kind_of` says what a feature is elsewhere, "number" or "category"; "" if it is not known.
+        """
         rest, found = without_vectors(query.X, self.names)
+        for name in found.keys() - {*self.names}:
+            if kind := kind_of(name):
+                i, value = next((i, value) for i, value in zip(*found[name], strict=True) if is_vector(value))
+                raise TypeError(
+                    f"x: feature {name!r} of {document_name(i, query.ids)} is {value!r:.40}, and a {kind} elsewhere"
+                )
         context = {} if query.context is None else query.context[0]
         columns: dict[str, tuple[np.ndarray, np.ndarray]] = {}
         given: list[Given] = []

@@ -268,18 +268,20 @@ def _as_numbers(values: list[Any], kind: str) -> list[Any] | None:
 def as_known(value: Any, kind: str) -> Any:
     """A value of one document as the kind that its feature has elsewhere, "number" or "category"; itself if it is of it.
 
+    An integer beyond float64 is a number, which readers refuse; a vector is missing.
+
     Examples
     --------
     >>> [as_known(value, "number") for value in (2.5, True, "9.99", "2026-11-28")]
     [2.5, 1.0, None, '2026-11-28']
-    >>> as_known(2, "category"), as_known(2.5, "category"), as_known("a", "category")
-    ('2', '2.5', 'a')
+    >>> as_known(2, "category"), as_known(2.5, "category"), as_known("a", "category"), as_known([0.5, 1.0], "category")
+    ('2', '2.5', 'a', None)
     """
     if value is None or (type(value) is float and value != value):
         return value
     if kind == "category":
-        return str(value) if type(value) in (int, float) else value
-    if numbers([value]) is not None:
+        return str(value) if type(value) in (int, float) else None if is_vector(value) else value
+    if type(value) is int or numbers([value]) is not None:
         return value
     read = _as_numbers([value] if isinstance(value, str) or type(value) in _ARE_BOOLEAN else [], kind)
     if read and numbers(read) is not None:

@@ -742,6 +742,7 @@ class AdditiveRanker(CurvedRanker):
             raise TypeError(
                 "it has learned words of texts, or levels beyond max_levels, which engines cannot compute yet; for a model "
                 "that can be exported leave texts out (features=), or declare them: AdditiveRanker(kinds={'title': 'ignored'})"
+                "; take max_levels above the levels of each category"
             )
         trees = self._trees
         if trees is None or not trees.n_served or self._linear is not None:

@@ -107,7 +107,7 @@ class VectorRanker(Ranker):
     >>> model.rank_one(query, context=context)
     ['b', 'a']
     >>> model.adapt([4.0, 3.0]).round(2)
-    array([6.62, 7.38])
+    array([6.85, 7.15])
     """
 
     _schema = Schema(

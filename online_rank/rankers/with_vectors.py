@@ -13,6 +13,7 @@ from online_rank.preprocessing.vector_columns import VectorColumns, columns_of_v
 from online_rank.preprocessing.vectors import with_columns
 from online_rank.query import Block, require_grades
 from online_rank.query.embeddings import as_vector
+from online_rank.rankers.curved import levels_of
 
 __all__ = ["adapted", "has_met", "learn_with_vectors", "without_vectors_of"]
 
@@ -27,7 +28,7 @@ def without_vectors_of(ranker: Any, block: Block) -> Block:
     columns = _fresh(ranker) if ranker._vectors is None else ranker._vectors
     documents: list[Any] = []
     for query in block.each():
-        read = columns.read(query)
+        read = columns.read(query, levels_of(ranker).kind_of)
         # A column that was never learned, as before the first query that has a vector, counts for nothing.
         known = ranker._columns
         made = {name: of for name, of in read.columns.items() if known is not None and not [*known.missing([name])]}
@@ -57,7 +58,7 @@ def learn_with_vectors(
         share_lock(ranker)
         _warn_of_unused(ranker, block)
     for query in block.each():
-        read = ranker._vectors.read(query)
+        read = ranker._vectors.read(query, levels_of(ranker).kind_of)
         flat = query._replace(X=with_columns(read.documents, read.columns))
         if changes is not None:
             record(changes.log, ranker._vectors)

@@ -18,6 +18,7 @@ from online_rank.base.explain import Split
 from online_rank.base.kinds import CATEGORY, IGNORED, TEXT, WHOLE, Kinds, Seen
 from online_rank.query import Block, with_features
 from online_rank.query.levels import Levels, read_block
+from online_rank.query.times import seconds_of_text
 from online_rank.query.words import Entries, Tokens, Worded, crossed, entries_of, joined, key_of_pair, keys_of, words_of
 from online_rank.rankers.hedge import HedgeAccount
 from online_rank.rankers.words import WORDS_OF_FEATURE, Words
@@ -79,11 +80,13 @@ class Texts:
         known = levels.levels_of(name)
         if not known and declared is None and levels.kind_of(name) == "number":
             return False
-        given = [(i, value) for i, value in zip(rows, values, strict=True) if isinstance(value, str) and value.strip()]
+        given = [(i, text) for i, value in zip(rows, values, strict=True) if isinstance(value, str) and (text := value.strip())]
         if not given:
             self._take_lists(name, rows, values)
             return False
         texts = [value for _, value in given]
+        if not known and declared is None and not self.kinds.knows(name) and _are_dates(texts):
+            return False
         kind = declared
         if kind is None:
             kind = CATEGORY
@@ -230,6 +233,11 @@ class Texts:
             return [1.0] * len(query)
         counts = words.counts_of(keys_of([f"{name}="], [query]))
         return np.log1p(words.n_lately / (counts + 0.5)).tolist() if words.n_lately else [1.0] * len(query)
+
+
+def _are_dates(texts: list[str]) -> bool:
+    """Whether texts are dates, which are read as numbers."""
+    return all(seconds_of_text(text.strip()) is not None for text in texts)
 
 
 def _no_tokens(n: int) -> Tokens:

@@ -155,7 +155,7 @@ def from_bytes(content: bytes) -> Any:
         raise ModelFileError("its members are not a header and numbered arrays")
     _require_readable(members[0][1], len(content))
     value = restored(bytes(members[0][1]), [_read_array(name, data) for name, data in members[1:]])
-    if hasattr(value, "rank_one"):
+    if hasattr(value, "rank_one") and getattr(steps_of(value)[-1], "_is_ranker", True):
         _require_agreement(value)
     return value
 

@@ -378,6 +378,7 @@ def read(
     ):
         arguments.choice(name, value, choices)
     arguments.flag("with_ids", with_ids)
+    arguments.flag("words", words)
     arguments.number("skip_bad", skip_bad, 0.0, 1.0)
     arguments.integer("n_features", n_features, 1, optional=True)
     arguments.integer("batch_rows", batch_rows, 1)

@@ -84,6 +84,7 @@ NUMBERS = {
     "least_loss": 2.0, "least_cost": 1.5, "n_candidates": 5, "rate": 1.0, "variance": 0.3, "luck": -0.1, "budget": 1.0,
     "learning_rate": 1e-4,
     "margin": 1.0, "comparator_norm": 3.0, "squares": 7.0, "last_cost": 1.0, "m": 4, "k": 3, "v_max": 5.0, "weight": 1.0,
+    "gain_product": -0.1, "rounded": 0.1,
 }  # fmt: skip
 
 

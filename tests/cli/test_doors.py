@@ -293,6 +293,7 @@ def test_a_dry_run_shows_columns_of_every_type(run):
         "kind",
         "span",
         "day",
+        "list",
     }
     assert all(column["why"] for column in found if column["role"] == "left out")
     seen = {column["name"]: (column["missing"], column["low"], column["high"]) for column in found}

@@ -116,7 +116,7 @@ def test_what_is_not_linear_says_why(model, reason):
     model = learned(model(), n_queries=3)
     with pytest.raises(TypeError, match=reason):
         serving_weights(model)
-    with pytest.raises(TypeError, match=r"Solr cannot compute this model: .*Targets that can: c, duckdb, duckdb-tables, json, onnx"):
+    with pytest.raises(TypeError, match=r"Solr cannot compute this model: .*Targets that can: c, duckdb, duckdb-tables, json"):
         export(model, "solr")
 
 

@@ -89,7 +89,7 @@ def test_a_run_compares_curves_alone_with_trees(model):
     assert found["served"] > found["curves"] + 0.02
     line = in_words(found, "ndcg@10")
     assert line.startswith(f"curves alone: ndcg@10 {found['curves']:.4f} progressively; with {model.n_trees} trees: ")
-    assert line.endswith("Both export to c, duckdb, json, onnx, postgresql")
+    assert line.endswith("Both export to c, duckdb, duckdb-tables, json, onnx, postgresql")
     assert with_trees(AdditiveRanker()) is None
     begun = AdditiveRanker(trees=200)
     for x, y in queries(2):

@@ -195,10 +195,14 @@ def test_requests_name_bad_values_and_learn_nothing():
         assert "error" not in ask(service, id=t, docs=docs)
         assert ask(service, id=t, grades=y)["learned"]
     before = state_of(service.model)
-    for value in ("cheap", 10**400, {"a": 1}, [1.0], True):
+    for value in (10**400, {"a": 1}):
         answer = ask(service, id=99, docs={"d0": {"price": value}, "d1": {"price": 1.0}})
         assert "price" in answer["error"]
         assert "d0" in answer["error"]
+    missing = ask(service, id=99, docs={"d0": {"price": None}, "d1": {"price": 1.0}})
+    for value in ("cheap", [1.0]):  # Of another kind: missing, and counted.
+        assert ask(service, id=99, docs={"d0": {"price": value}, "d1": {"price": 1.0}}) == missing
+    assert service.odd["price"] == 2
     assert state_of(service.model) == before
     answer = ask(service, id=100, docs={"d0": {"price": None, "brand": ["a", "b"]}, "d1": {"fresh": True}})
     assert set(answer["ranking"]) == {"d0", "d1"}

@@ -19,6 +19,7 @@ from online_rank import (
     load,
     save,
 )
+from online_rank.distributed import fork, mix
 from online_rank.query.embeddings import LENIENT
 from tests.reference.bilinear import SlowMatrix, unit
 
@@ -311,6 +312,38 @@ def test_declared_lengths_are_required():
         AdditiveRanker(dimensions={"embedding": 0})
 
 
+@pytest.mark.parametrize(("known", "kind"), [([1.0, 2.0], "number"), (["red", "blue"], "category")])
+def test_what_is_known_of_a_feature_is_no_vector(known, kind):
+    model, y = AdditiveRanker(), {"a": 0, "b": 1}
+    model.learn_one({"a": {"x": known[0]}, "b": {"x": known[1]}}, y)
+    with pytest.raises(TypeError, match=rf"'x' of document 'b' is \[1.0, 2.0\], and a {kind} elsewhere"):
+        model.learn_one({"a": {"x": known[0]}, "b": {"x": [1.0, 2.0]}}, y)
+    with pytest.raises(TypeError, match=f"{kind} elsewhere"):
+        model.rank_one({"a": {"x": known[0]}, "b": {"x": [1.0, 2.0]}})
+    model.learn_one({"a": {"x": known[0]}, "b": {"x": known[1]}}, y)
+    assert model.n_queries == 2
+
+
+def test_machines_keep_the_vectors_of_the_one_with_most_queries_and_say_so_once():
+    base = taught(AdditiveRanker(), 5)
+    few, many, none = fork(base), fork(base), fork(base)
+    taught(few, 10, seed=1)
+    taught(many, 20, seed=2)
+    q = [1.0, 0.0, 2.0, -1.0]
+    assert not np.allclose(few.adapt(q), many.adapt(q))
+    with pytest.warns(UserWarning, match="not averaged: of 2 machines .* 20 of 30"):
+        mixed = mix([few, many, none], base)
+    np.testing.assert_array_equal(mixed.adapt(q), many.adapt(q))
+    assert np.isfinite(scores(mixed)).all()
+    again = [fork(mixed), fork(mixed)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for seed, shard in enumerate(again):
+            taught(shard, 5, seed=seed)
+        mix(again, mixed)
+        mix([fork(base), taught(fork(base), 5, seed=1)], base)  # Nothing is lost.
+
+
 def test_others_say_what_takes_vectors():
     x, y, context = next(queries(1))
     for model in (PerceptronRanker(), BlendRanker()):
@@ -319,7 +352,7 @@ def test_others_say_what_takes_vectors():
     with pytest.raises(TypeError, match="context"):
         PerceptronRanker().learn_one([[1.0], [2.0]], [0, 1], context=context)
     with pytest.raises(TypeError, match="context"):
-        AdditiveRanker().learn_one(x, y, context={"user": "u17"})
+        VectorRanker().learn_one(x, y, context={"user": "u17"})
 
 
 def test_a_vector_of_the_query_that_no_document_has_warns():

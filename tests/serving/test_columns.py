@@ -180,7 +180,7 @@ VALUES = struct.pack("<9f", *itertools.chain(*ROWS))
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        (b"float32\n" + json.dumps(HEAD).encode() + b"\n" + VALUES[:-1], "rows has 35 bytes; 3 documents of 3 features"),
+        (b"float32\n" + json.dumps(HEAD).encode() + b"\n" + VALUES[:-1], "rows has 35 bytes; 3 documents of 3 values, 4 bytes"),
         (b"float32\n" + json.dumps(HEAD).encode() + b"\n" + VALUES + b"\0", "rows has 37 bytes"),
         (b"float32\n" + json.dumps(HEAD | {"rows": ROWS}).encode() + b"\n" + VALUES, "not rows; this one has rows"),
         (b"float32\n" + json.dumps({"id": "q", "features": ["x"]}).encode() + b"\n", "this one lacks documents"),
@@ -215,7 +215,7 @@ def test_a_head_that_promises_much_is_refused_before_anything_is_allocated():
         assert tracemalloc.get_traced_memory()[1] < 40 * len(body)  # The array would be 1.6 GB.
     finally:
         tracemalloc.stop()
-    assert error == "rows has 8 bytes; 4000 documents of 50000 features, 4 bytes a value, are 800000000"
+    assert error == "rows has 8 bytes; 4000 documents of 50000 values, 4 bytes each, are 800000000"
 
 
 def test_there_may_be_as_many_documents_as_by_document():

@@ -259,7 +259,7 @@ def test_remembered_ids_are_bounded_without_a_folder(monkeypatch):
         (b'{"id": 1, "docs": {"a": {"x": ' + b"9" * 400 + b"}}}", "too large|inf"),
         (b'{"id": 1, "docs": {"a": {"x": ' + b"9" * 5000 + b"}}}", "integer value out of range"),
         (b'{"id": 1, "docs": {"a": {"x": "3"}}}', "features are numbers"),
-        (b'{"id": 1, "docs": {"a": {"x": [1]}}}', "docs['a']['x'][0] is 1: expected `str`, got `int`"),
+        (b'{"id": 1, "docs": {"a": {"x": [1]}}}', "'x' of document 'a' is [1]; features are numbers: AdditiveRanker and"),
         (b'{"id": 1, "docs": {"a": 3}}', "docs['a'] is 3: expected `object`, got `int`"),
         (b'{"id": 1, "docs": [{"x": 3}]}', 'docs is [{"x": 3}]: expected `object`, got `array`'),
         (b'{"id": 1, "docs": {"a": {}, "a": {}}}', "'a' stands twice"),

@@ -158,7 +158,10 @@ def test_columns_of_parquet_that_hold_no_numbers(tmp_path):
     columns = {"q": ["a", "a"], "d": ["1", "2"], "g": [1, 0], "x": [1.0, 2.0]}
     pq.write_table(pa.table({**columns, "s": [{"y": 1}, {"y": 2}], "l": [[1], [2]]}), tmp_path / "t.parquet")
     with read(tmp_path / "t.parquet", **COLUMNS) as queries:
-        assert queries.plan.in_words() == ["1 features: x", "left out: s, l (neither numbers nor booleans)"]
+        assert queries.plan.in_words() == [
+            "1 features: x",
+            "left out: s (neither numbers nor booleans); l (a vector: AdditiveRanker takes it (--ranker additive))",
+        ]
     for values, told in (
         (pa.array([b"a", b"a"]), "row 1: 'q', the query, holds binary: take text"),
         (pa.array(["a", None]), "row 2: 'q', the query, is missing"),

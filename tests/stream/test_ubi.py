@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from online_rank.feedback import Impression
-from online_rank.stream import ReadError, ReadWarning, read_clicks, tables
+from online_rank.stream import ReadError, ReadWarning, read_clicks, separated
 
 APPLICATION = "shop"
 
@@ -238,9 +238,9 @@ def test_milliseconds_are_text_in_csv(tmp_path):
 
 def test_a_word_among_the_numbers_of_csv_is_named(tmp_path, monkeypatch):
     """In a later block. Each row was looked for from the beginning of its block: 20 seconds for 40,000 rows."""
-    split, blocks = tables.lines_of, []
+    split, blocks = separated.lines_of, []
     monkeypatch.setattr("online_rank.stream.source._CHUNK", 4096)
-    monkeypatch.setattr(tables, "lines_of", lambda *block: blocks.append(1) or split(*block))
+    monkeypatch.setattr(separated, "lines_of", lambda *block: blocks.append(1) or split(*block))
     events = [event("impression", f"q{i}", "a", "12:00:00", 1, price=1.5) for i in range(100)]
     (tmp_path / "log.csv").write_text(
         flat(events).to_csv(index=False) + flat(events[:1]).to_csv(index=False, header=False).replace("1.5", "cheap")
