@@ -42,7 +42,7 @@ from online_rank.rankers.members import BY_NUMBER, CURVES, MEMBERS, Members, mem
 from online_rank.rankers.mixed import mix
 from online_rank.rankers.perceptron import PerceptronRanker
 from online_rank.rankers.signs import checked_signs, require_in_array, signs_of_columns
-from online_rank.rankers.with_vectors import adapted, has_met, learn_with_vectors, without_vectors_of
+from online_rank.rankers.with_vectors import adapted, learn_with_vectors, without_vectors_of
 from online_rank.rankers.worded import columns_made, learn_words, length_of, with_words
 from online_rank.rankers.words import HedgeOfWords, Words
 
@@ -620,7 +620,7 @@ class AdditiveRanker(CurvedRanker):
             for query in block.each():
                 self._learn_block(query)
             return
-        if not has_met(self, block):
+        if self._vectors is None or type(block.X) is not list:
             try:
                 return super()._learn_block(block, changes)
             except VectorsMet:  # Nothing has changed: they are met when a query is read.
@@ -628,7 +628,7 @@ class AdditiveRanker(CurvedRanker):
         learn_with_vectors(self, block, changes, super()._learn_block)
 
     def _score_all(self, block: Block, score: Any = None) -> np.ndarray:
-        if not has_met(self, block):
+        if self._vectors is None or type(block.X) is not list:
             try:
                 return super()._score_all(block, score)
             except VectorsMet:
@@ -756,7 +756,7 @@ class AdditiveRanker(CurvedRanker):
         return Blend((curved, grown), np.array([trees.factor, 1.0]))
 
     def _split(self, block: Block, a: int, b: int) -> Split | None:
-        if has_met(self, block):
+        if self._vectors is not None and type(block.X) is list:
             block = without_vectors_of(self, block)
         told = self._split_of_features(block, a, b)
         return told if told is None or self._words is None else with_words(self, told, block, a, b)

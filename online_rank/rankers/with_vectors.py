@@ -15,12 +15,7 @@ from online_rank.query import Block, require_grades
 from online_rank.query.embeddings import as_vector
 from online_rank.rankers.curved import levels_of
 
-__all__ = ["adapted", "has_met", "learn_with_vectors", "without_vectors_of"]
-
-
-def has_met(ranker: Any, block: Block) -> bool:
-    """Whether a block may have vectors: documents, of a ranker that has met vectors."""
-    return ranker._vectors is not None and type(block.X) is list
+__all__ = ["adapted", "learn_with_vectors", "without_vectors_of"]
 
 
 def without_vectors_of(ranker: Any, block: Block) -> Block:
