@@ -109,7 +109,7 @@ def run_of_vectors(ranker: VectorRanker, *, moved: bool) -> Run:
     unknown = {}
     if ranker._n_served:
         unknown["comparator_loss"] = "covers a matrix that learns from its own mistakes, without served="
-    if ranker._n_clicked:
+    if ranker.n_clicked:
         unknown["comparator_loss"] = "covers grades, and this one has learned from clicks"
     size = sums.mass + norm * norm + sums.squares
     properties = PLAIN | {"comparator": "none", "beginning": "given" if norm else "zero"}

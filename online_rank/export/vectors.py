@@ -60,10 +60,10 @@ def _learners(model: Any) -> dict[str, Any]:
     """The learner of each vector that was learned with vectors of queries. Raises TypeError."""
     ranker = ranker_of(model)
     if issubclass(type(ranker), VectorRanker):
-        return {ranker.vector: ranker._learner} if ranker._learner.shape[0] > 1 else {}
+        return {ranker.vector: ranker.learner} if ranker.learner.shape[0] > 1 else {}
     columns: VectorColumns | None = None
     if issubclass(type(ranker), AdditiveRanker):
-        columns = ranker._vectors
+        columns = ranker.vector_columns
     for step in steps_of(model):
         if issubclass(type(step), VectorFeatures):
             columns = step._columns_of

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from river import base
 
-from online_rank import arguments
 from online_rank._kernels import bilinear as kernels
 from online_rank.base.forgetting import parts_of
 from online_rank.base.growth import GROWTH
@@ -20,7 +19,7 @@ from online_rank.preprocessing.bilinear import BilinearLearner, inverse_lengths,
 from online_rank.preprocessing.position_credit import POSITIONS, credit_of_clicks, no_clicks
 from online_rank.query import Block
 from online_rank.query.blocks import document_name
-from online_rank.query.embeddings import LENIENT, is_vector, stacked, without_vectors
+from online_rank.query.embeddings import LENIENT, checked_dimensions, is_vector, stacked, without_vectors
 
 __all__ = ["COSINE", "LEARNED", "LINEAR", "RECENT", "VectorColumns", "columns_of_vector"]
 
@@ -120,16 +119,14 @@ class VectorColumns(base.Base):
         self.measure = measure
         self.kappa = kappa
         self.half_life = half_life
-        self.dimensions = dimensions
+        self.dimensions = checked_dimensions(dimensions)
         self._make: Callable[[], BilinearLearner] = functools.partial(
             BilinearLearner, measure, kappa=kappa, half_life=half_life
         )
         self._make()
-        for name, k in (dimensions or {}).items():
-            arguments.integer(f"dimensions[{name!r}]", k, 1, MAX_DIMENSIONS)
         self._learners: dict[str, BilinearLearner] = {}
         #: The length of each vector in documents, and how many queries had it and others: "name k".
-        self._lengths: dict[str, int] = {str(name): k for name, k in (dimensions or {}).items()}
+        self._lengths: dict[str, int] = dict(self.dimensions or {})
         self._votes: dict[str, int] = {}
         #: Numbers of lists with clicks, and sums of gains, at each position.
         self._clicked = no_clicks()

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from online_rank import arguments
 from online_rank.limits import MAX_DIMENSIONS
 
-__all__ = ["LENIENT", "VectorsMet", "as_vector", "is_vector", "stacked", "without_vectors"]
+__all__ = ["LENIENT", "VectorsMet", "as_vector", "checked_dimensions", "is_vector", "stacked", "without_vectors"]
 
 #: Whether a vector of another length than those learned is missing, and counted, as in a service; otherwise it is an error.
 LENIENT: contextvars.ContextVar[bool] = contextvars.ContextVar("LENIENT", default=False)
@@ -180,3 +181,16 @@ def without_vectors(
                 values.append(x[name])
     rest = [{name: value for name, value in x.items() if name not in names} for x in documents]
     return rest, dict(sorted(found.items(), key=lambda item: str(item[0])))
+
+
+def checked_dimensions(dimensions: Mapping[str, int] | None) -> dict[str, int] | None:
+    """Declared lengths of vectors, a copy. Raises TypeError or ValueError for anything but `{vector: length}`."""
+    if dimensions is None:
+        return None
+    if not isinstance(dimensions, Mapping):
+        raise TypeError(f"dimensions is of type {type(dimensions).__name__}; it is {{vector: length}}, as {{'embedding': 256}}")
+    for name, k in dimensions.items():
+        if not isinstance(name, str):
+            raise TypeError(f"dimensions has the name {name!r:.60} of type {type(name).__name__}; names of vectors are texts")
+        arguments.integer(f"dimensions[{name!r}]", k, 1, MAX_DIMENSIONS)
+    return dict(dimensions)

@@ -29,7 +29,7 @@ from online_rank.measures.own import is_own
 from online_rank.preprocessing import StreamQuantileMap
 from online_rank.preprocessing.vector_columns import VectorColumns
 from online_rank.query import Block, single, with_features
-from online_rank.query.embeddings import VectorsMet
+from online_rank.query.embeddings import VectorsMet, checked_dimensions
 from online_rank.query.levels import is_level
 from online_rank.query.words import Worded
 from online_rank.rankers import hedge
@@ -264,7 +264,7 @@ class AdditiveRanker(CurvedRanker):
         self.max_levels = max_levels
         self.signs = checked_signs(signs)
         self.trees = trees
-        self.dimensions = dimensions
+        self.dimensions = checked_dimensions(dimensions)
         self.kinds = checked_kinds(kinds)
         self.seed = seed
         self._measure = parse_measure(measure)
@@ -291,7 +291,7 @@ class AdditiveRanker(CurvedRanker):
         self._at: float | None = None
         self._trees = GrowingTrees() if trees else None
         # Declared lengths are checked now.
-        self._vectors = VectorColumns(measure, dimensions=dimensions) if dimensions else None
+        self._vectors = VectorColumns(measure, dimensions=self.dimensions) if self.dimensions else None
         self._derive()
         share_lock(self)
 
@@ -390,6 +390,11 @@ class AdditiveRanker(CurvedRanker):
             queries.
         """
         return adapted(self._vectors, query, vector)
+
+    @property
+    def vector_columns(self) -> VectorColumns | None:
+        """What is learned of vectors; None before there are any."""
+        return self._vectors
 
     @property
     @locked

@@ -144,6 +144,16 @@ class VectorRanker(Ranker):
         share_lock(self)
 
     @property
+    def learner(self) -> BilinearLearner:
+        """What learns the matrix."""
+        return self._learner
+
+    @property
+    def n_clicked(self) -> int:
+        """Number of lists learned from clicks."""
+        return self._n_clicked
+
+    @property
     def _parts(self) -> list[Any]:
         return [self._learner]
 

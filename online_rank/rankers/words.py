@@ -248,6 +248,10 @@ class Words(base.Base):
         self._keys, self._owners, self._table = self._keys[stay], self._owners[stay], self._table[stay]
         self._derive()
 
+    def has_pairs_of(self, keys: np.ndarray) -> bool:
+        """Whether there are pairs of an entry of the context, by its key (1,)."""
+        return bool((self._owners[: self.n_words] == keys).any())
+
     def forget(self, keys: np.ndarray) -> int:
         """Forget words, and the pairs with these entries of queries. Returns how many there were."""
         n = self.n_words

@@ -134,7 +134,7 @@ def _without_words(without: Any, model: Any, wanted: Forget) -> tuple[Any, int]:
         return without, 0
     name, value = wanted.entry
     keys = keys_of([""], [[f"{name}={value}"]])
-    if not any((words._owners[: words.n_words] == keys).any() for words in parts_of(without, Words)):
+    if not any(words.has_pairs_of(keys) for words in parts_of(without, Words)):
         return without, 0
     without = copy.deepcopy(model) if without is model else without
     return without, sum(words.forget(keys) for words in parts_of(without, Words))

@@ -403,7 +403,7 @@ def test_another_signal_whose_handler_raises_at_the_door_leaves_the_handler_of_i
 def test_interrupts_arrive_in_a_test_run_that_was_started_with_sigint_ignored():
     """As by a shell script in the background: a Ctrl-C was lost, here and in the commands that tests start."""
     name = "test_a_class_that_defines_learn_does_not_inherit_that_learning_is_one_kernel"
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"{__file__}::{name}"]
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "", "-p", "no:cacheprovider", f"{__file__}::{name}"]
     ignored = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         done = subprocess.run(command, capture_output=True, text=True)
