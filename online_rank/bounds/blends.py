@@ -113,12 +113,7 @@ def blend_closed_bound(
     >>> blend_closed_bound(least_loss=10.0, n_candidates=1, rate=1.0, variance=0.0)  # 10 + 1/4 + 1 + 1
     12.25
     """
-    if not rate > 0.0:
-        return math.inf
-    size = math.log(n_candidates)
-    cost = size if least_cost is None else least_cost
-    gap = math.sqrt(2.0 * (math.e - 2.0) * variance * size) + 0.125
-    return least_loss + cost / rate + gap * (1.0 + (cost / size if size > 0.0 else 1.0)) + budget + 1.0
+    return _closed(least_loss, least_cost, n_candidates, rate, variance, budget)
 
 
 @bound(
@@ -152,11 +147,19 @@ def blend_path_bound(
     >>> blend_path_bound(least_loss=10.0, n_candidates=1, rate=1.0, variance=0.0, luck=-0.25)
     12.0
     """
-    cost = {} if least_cost is None else {"least_cost": least_cost}
-    closed = blend_closed_bound(
-        least_loss=least_loss, n_candidates=n_candidates, rate=rate, variance=variance, budget=budget, **cost
-    )
-    return closed + luck
+    return _closed(least_loss, least_cost, n_candidates, rate, variance, budget) + luck
+
+
+def _closed(
+    least_loss: float, least_cost: float | None, n_candidates: int, rate: float, variance: float, budget: float
+) -> float:
+    """`_CLOSED`, of checked numbers."""
+    if not rate > 0.0:
+        return math.inf
+    size = math.log(n_candidates)
+    cost = size if least_cost is None else least_cost
+    gap = math.sqrt(2.0 * (math.e - 2.0) * variance * size) + 0.125
+    return least_loss + cost / rate + gap * (1.0 + (cost / size if size > 0.0 else 1.0)) + budget + 1.0
 
 
 @bound("F(u) + ||u|| sqrt(Q + 2 sum of tau V) + c / eta_T + Delta + G", of=AdditiveRanker)

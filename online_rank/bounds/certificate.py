@@ -201,9 +201,7 @@ def certify(model: Any, run: Run) -> Certificate:
         if isinstance(value, str):
             not_covered[known.name] = value
         elif value is not None:
-            verdict, says_nothing = _verdict(loss, value, size), value >= counted > 0.0
-            if known.in_expectation and verdict == "VIOLATED" and math.isfinite(value):
-                verdict = "exceeded by luck"
+            verdict, says_nothing = _verdict(loss, value, size, known.in_expectation), value >= counted > 0.0
             checks.append(BoundCheck(known.name, known.statement, value, value - loss, verdict, says_nothing))
     values: dict[str, Any] = getattr(model, "_get_params", dict)()
     return Certificate(
@@ -243,14 +241,14 @@ def _value(declared: Bound, model: Any, run: Run) -> float | str | None:
         return str(error)
 
 
-def _verdict(loss: float, value: float, size: float) -> str:
-    """The verdict of a bound on a loss; `size` is the sum of the absolute values added up."""
+def _verdict(loss: float, value: float, size: float, in_expectation: bool) -> str:
+    """The verdict of a bound on a loss, or on the expected loss; `size` is the sum of the absolute values added up."""
     if loss <= value:
         return "holds"
     tolerance = _SLACK * max(size, value)
     # Also false for NaN.
     if not loss - value <= tolerance:
-        return "VIOLATED"
+        return "exceeded by luck" if in_expectation and math.isfinite(value) else "VIOLATED"
     return "holds" if tolerance <= _NEGLIGIBLE * loss else "undecided by rounding"
 
 

@@ -35,8 +35,8 @@ from online_rank.query.words import Worded
 from online_rank.rankers import hedge
 from online_rank.rankers.curved import CurvedRanker, as_read, n_curves
 from online_rank.rankers.fading import factor_of, left_after
-from online_rank.rankers.growing_trees import GrowingTrees, HedgeOfTrees
-from online_rank.rankers.hedge import LEAST, HedgeAccount, opening
+from online_rank.rankers.growing_trees import GrowingTrees
+from online_rank.rankers.hedge import LEAST, HedgeAccount, OuterHedge, opening
 from online_rank.rankers.leaf_tables import form_of_leaves, mapped_for_trees, split_by_leaves
 from online_rank.rankers.members import BY_NUMBER, CURVES, MEMBERS, Members, members_of, n_candidates, without_plain
 from online_rank.rankers.mixed import mix
@@ -44,7 +44,7 @@ from online_rank.rankers.perceptron import PerceptronRanker
 from online_rank.rankers.signs import checked_signs, require_in_array, signs_of_columns
 from online_rank.rankers.with_vectors import adapted, learn_with_vectors, without_vectors_of
 from online_rank.rankers.worded import columns_made, learn_words, length_of, with_words
-from online_rank.rankers.words import HedgeOfWords, Words
+from online_rank.rankers.words import Words
 
 __all__ = ["MEMBERS", "AdditiveRanker"]
 
@@ -354,7 +354,7 @@ class AdditiveRanker(CurvedRanker):
 
     @property
     @locked
-    def trees_beside(self) -> HedgeOfTrees | None:
+    def trees_beside(self) -> OuterHedge | None:
         """How curves and trees are blended, and what both have lost; None without trees.
 
         `account`, `candidates` and their losses speak of the curves alone.
@@ -398,7 +398,7 @@ class AdditiveRanker(CurvedRanker):
 
     @property
     @locked
-    def words_beside(self) -> HedgeOfWords | None:
+    def words_beside(self) -> OuterHedge | None:
         """How words are blended with curves and trees, and what both have lost; None before there are words."""
         return None if self._words is None else self._words.hedge
 

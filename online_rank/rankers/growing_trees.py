@@ -2,7 +2,7 @@
 
 import copy
 import functools
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from river import base
@@ -13,7 +13,7 @@ from online_rank._kernels.window import Window
 from online_rank.base.schema import Array, Derived, Schema
 from online_rank.base.undo import Undo, record_state
 from online_rank.limits import MAX_COUNT
-from online_rank.rankers.hedge import HedgeAccount, step_of
+from online_rank.rankers.hedge import OuterHedge, opening, outer_hedge
 
 #: The weights of curves, averages of leaves and last leaves in each candidate, (7, 3); and their prior: half of it
 #: is on the curves alone.
@@ -63,26 +63,6 @@ def most_documents(n_features: int) -> int:
     return min(_MOST_DOCUMENTS, _MOST_BYTES // (n_features + _OF_DOCUMENT))
 
 
-class HedgeOfTrees(NamedTuple):
-    """The blend of curves, as they would be served alone, and trees.
-
-    Attributes
-    ----------
-    account
-        The losses of what was served, and the terms of their bound.
-    losses, prior
-        Of each candidate, float64 (7,): the curves alone, three mixtures of them with the averages of leaves, these alone, the
-        last leaves alone, and half of each of curves and last leaves.
-    step
-        eta of the next query.
-    """
-
-    account: HedgeAccount
-    losses: np.ndarray
-    prior: np.ndarray
-    step: float
-
-
 class GrowingTrees(base.Base):
     """Trees of depth 4 next to curves: grown from a window of queries, with leaves that learn at each query.
 
@@ -117,7 +97,7 @@ class GrowingTrees(base.Base):
         self._integers = np.zeros(splitting.CHOSEN, dtype=np.int64)
         self._numbers = np.zeros(splitting.USES)
         self._blend = np.zeros(beside.N_NUMBERS)
-        self._blend[beside.ACCOUNT + 6] = 1.0  # The largest weight.
+        self._blend[beside.ACCOUNT : beside.SCALES] = opening()
         self._blend[beside.FACTOR] = 1.0
         self._table = np.zeros((0, leaves.N_LEAVES))
 
@@ -148,11 +128,9 @@ class GrowingTrees(base.Base):
         return int(self._blend[beside.SERVED])
 
     @property
-    def hedge(self) -> HedgeOfTrees:
-        """The blend with the curves."""
-        account, n = self._blend[beside.ACCOUNT : beside.SCALES], beside.N_CANDIDATES
-        step = step_of(account, 1.0, n, False)
-        return HedgeOfTrees(HedgeAccount(*account.tolist()), self._blend[:n].copy(), _PRIOR.copy(), step)
+    def hedge(self) -> OuterHedge:
+        """The blend with the curves, by `MIXTURES`: the curves alone, with averages of leaves, and with the last leaves."""
+        return outer_hedge(self._blend[: beside.N_CANDIDATES], self._blend[beside.ACCOUNT : beside.SCALES], _PRIOR)
 
     @property
     def window(self) -> Window:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from online_rank._kernels import blend as kernels
+from online_rank._kernels.hedge import LARGEST_WEIGHT
 from online_rank.base.lock import locked
 
 #: By how much blends may be worse than their candidates before candidates are drawn: the loss of one query.
@@ -65,9 +66,33 @@ def step_of(account: np.ndarray, rate: float, n: int, forgets: bool) -> float:
 
     With a half-life the step is constant, because Delta then mixes losses discounted differently.
     """
-    step = rate / float(account[6])
+    step = rate / float(account[LARGEST_WEIGHT])
     gap = float(account[2])
     return step if forgets or not gap > 0.0 else min(step, math.log(n) / gap)
+
+
+class OuterHedge(NamedTuple):
+    """A blend with candidates for what is served without it, which is a blend itself.
+
+    Attributes
+    ----------
+    account
+        The losses of what was served, and the terms of their bound.
+    losses, prior
+        Of each candidate, float64 (N,); the first is what would be served without this blend.
+    step
+        eta of the next query.
+    """
+
+    account: HedgeAccount
+    losses: np.ndarray
+    prior: np.ndarray
+    step: float
+
+
+def outer_hedge(losses: np.ndarray, account: np.ndarray, prior: np.ndarray) -> OuterHedge:
+    """A blend whose losses (N,) and account are among the numbers of its owner; they are copied."""
+    return OuterHedge(HedgeAccount(*account.tolist()), losses.copy(), prior.copy(), step_of(account, 1.0, len(losses), False))
 
 
 def shares_of(losses: np.ndarray, prior: np.ndarray, step: float) -> np.ndarray:

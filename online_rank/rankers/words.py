@@ -4,17 +4,18 @@ import functools
 import math
 import weakref
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from river import base
 
 from online_rank._kernels import words as kernels
+from online_rank._kernels.hedge import LARGEST_WEIGHT
 from online_rank.base.leaving import warn_of_leaving
 from online_rank.base.schema import Array, Count, Derived, Schema
 from online_rank.base.undo import Undo, put_back
 from online_rank.query.words import Tokens
-from online_rank.rankers.hedge import LEAST, HedgeAccount, opening, step_of
+from online_rank.rankers.hedge import LEAST, HedgeAccount, OuterHedge, opening, outer_hedge
 
 #: The weights of what is next to the words, and of both together, in each candidate; and their prior.
 MIXTURES = np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]])
@@ -26,25 +27,6 @@ _LEAVE = 8
 #: Places for bits of keys that were met once; the fewest rows of a table.
 _MET, _FEWEST = 1 << 16, 256
 _BEGUN = 0.3
-
-
-class HedgeOfWords(NamedTuple):
-    """The blend of words with what is next to them.
-
-    Attributes
-    ----------
-    account
-        The losses of what was served, and the terms of their bound.
-    losses, prior
-        Of each candidate, float64 (3,): what is next to the words, half of each, and both by the regression.
-    step
-        eta of the next query.
-    """
-
-    account: HedgeAccount
-    losses: np.ndarray
-    prior: np.ndarray
-    step: float
 
 
 class _Journal:
@@ -91,16 +73,10 @@ class Words(base.Base):
 
     def begin(self, account: HedgeAccount) -> None:
         """Begin where so much was lost without words, which all candidates then have lost."""
-        made = HedgeAccount(*LEAST)._replace(
-            served=account.served,
-            mixed=account.served,
-            mixability_gap=0.0,
-            serving_gap=0.0,
-            luck=0.0,
-            largest_weight=account.largest_weight,
-            n_counted=account.n_counted,
+        made = HedgeAccount(*opening())._replace(
+            served=account.served, mixed=account.served, largest_weight=account.largest_weight, n_counted=account.n_counted,
             counted_weight=account.counted_weight,
-        )
+        )  # fmt: skip
         self._numbers[kernels.LOSSES : kernels.ACCOUNT] = account.served
         self._numbers[kernels.ACCOUNT : kernels.SCALES] = made
 
@@ -120,11 +96,10 @@ class Words(base.Base):
         return float(self._numbers[kernels.SHARE])
 
     @property
-    def hedge(self) -> HedgeOfWords:
-        """The blend with what is next to the words."""
-        account = HedgeAccount(*self._numbers[kernels.ACCOUNT : kernels.SCALES].tolist())
-        step = step_of(np.array(account), 1.0, kernels.N_CANDIDATES, False)
-        return HedgeOfWords(account, self._numbers[: kernels.N_CANDIDATES].copy(), _PRIOR.copy(), step)
+    def hedge(self) -> OuterHedge:
+        """The blend with what is next to the words, by `MIXTURES`."""
+        numbers = self._numbers
+        return outer_hedge(numbers[: kernels.N_CANDIDATES], numbers[kernels.ACCOUNT : kernels.SCALES], _PRIOR)
 
     def _check_state(self) -> None:
         """Raise ValueError for a state that is impossible."""
@@ -136,7 +111,7 @@ class Words(base.Base):
         if size < 1 or size & (size - 1):
             raise ValueError("_met: its size is a power of 2")
         scales = self._numbers[kernels.SCALES : kernels.FACTOR]
-        if (scales < 0.0).any() or self._numbers[kernels.SURE] < 0.0 or self._numbers[kernels.ACCOUNT + 6] < 1.0:
+        if (scales < 0.0).any() or self._numbers[kernels.SURE] < 0.0 or self._numbers[kernels.ACCOUNT + LARGEST_WEIGHT] < 1.0:
             raise ValueError("_numbers: a scale, a precision or a weight is impossible")
 
     def _derive(self) -> None:
@@ -290,7 +265,7 @@ class Words(base.Base):
         numbers[sums] = began + sum((own._numbers[sums] - began for own in shards), np.zeros(kernels.SCALES))
         numbers[: kernels.ACCOUNT] = np.maximum(numbers[: kernels.ACCOUNT], 0.0)
         numbers[kernels.ACCOUNT : kernels.SCALES] = np.maximum(numbers[kernels.ACCOUNT : kernels.SCALES], LEAST)
-        numbers[kernels.ACCOUNT + 6] = max(own._numbers[kernels.ACCOUNT + 6] for own in shards)
+        numbers[kernels.ACCOUNT + LARGEST_WEIGHT] = max(own._numbers[kernels.ACCOUNT + LARGEST_WEIGHT] for own in shards)
         numbers[kernels.CLOCK] = clock
         self.n_words, self.n_left = len(keys), max(own.n_left for own in shards)
         self._keys, self._owners, self._table, self._numbers = keys, owners, table, numbers
