@@ -14,7 +14,7 @@ from online_rank.base.schema import Schema
 from online_rank.base.step import QueryStep
 from online_rank.base.undo import all_or_nothing
 from online_rank.limits import MAX_FEATURES
-from online_rank.query import Block
+from online_rank.query import Block, require_grades
 
 
 class Naming(NamedTuple):
@@ -171,3 +171,11 @@ class FeatureTransformer(QueryTransformer):
     @abc.abstractmethod
     def _grow(self, n_new: int) -> None:
         """Add columns for `n_new` features to the state. State arrays are replaced, never changed in place."""
+
+
+def require_feedback(step: Any, block: Block) -> None:
+    """Raise TypeError if a block has no feedback for a step that learns from grades or clicks; ValueError for bad grades."""
+    if block.y is None:
+        raise TypeError(f"y is None, but {type(step).__name__} learns from grades or clicks")
+    if isinstance(block.y, np.ndarray):
+        require_grades(block.y, block.ids)

@@ -24,7 +24,7 @@ _WITHOUT_CONSTANT = ("solr", "elasticsearch", "opensearch")
 _FEWEST, _MOST_DOCUMENTS, _MOST_NUMBERS = 60, 6_000, 300_000
 #: How many splits a row is tried for, and how often 64 rows may reach no other one.
 _TRIES, _PATIENCE = 60, 3
-#: The share of values that are missing, and documents of a query where scores depend on the others.
+#: The share of values that are missing, and documents of a query where scores depend on its other documents.
 _MISSING, _IN_QUERY = 0.15, 25
 #: Levels that no model knows: text that is code, or markup, or none of these, somewhere.
 _HOSTILE = (
@@ -289,7 +289,7 @@ def _documents(given: Prepared, to: str) -> tuple[np.ndarray, Walked]:
 
 
 def _queries(X: np.ndarray, given: Prepared) -> list[np.ndarray]:
-    """The rows as queries: one, unless scores depend on the others."""
+    """The rows as queries: one, unless scores depend on other documents of the query."""
     if given.kind != "query":
         return [X[[len(X) - 1, 2, *range(2), *range(3, len(X) - 1)]]] if len(X) > 3 else [X]
     parts = [X[k : k + _IN_QUERY] for k in range(0, len(X), _IN_QUERY)]

@@ -13,10 +13,11 @@ from online_rank import arguments
 from online_rank.base.anatomy import Abilities
 from online_rank.base.names import numbers
 from online_rank.base.schema import Derived, Schema
+from online_rank.base.transformer import require_feedback
 from online_rank.feedback.arrays import shown_block
 from online_rank.preprocessing._key_table import KeyTable
 from online_rank.preprocessing._keys import DOCUMENT, values_under
-from online_rank.query import Block, SparseRows, require_finite, require_grades, with_features
+from online_rank.query import Block, SparseRows, require_finite, with_features
 
 #: What waits with a query in addition to values: its time, and the places of its documents.
 AT, PLACES = "at", "places"
@@ -171,10 +172,7 @@ class History(KeyTable):
         return self._beside(block, made)
 
     def _learn_block(self, block: Block) -> Block:
-        if block.y is None:
-            raise TypeError("y is None, but History learns from grades or clicks")
-        if isinstance(block.y, np.ndarray):
-            require_grades(block.y, block.ids)
+        require_feedback(self, block)
         made = []
         for query in block.each():
             keys = self._keys(query)

@@ -12,11 +12,11 @@ from online_rank.base.growth import with_zeros
 from online_rank.base.halving import halved
 from online_rank.base.leaving import last_used, warn_of_leaving
 from online_rank.base.schema import Array, Count, Derived, DictOf, Integer, Plain, Schema
-from online_rank.base.transformer import QueryTransformer
+from online_rank.base.transformer import QueryTransformer, require_feedback
 from online_rank.base.undo import Undo
 from online_rank.feedback.arrays import shown_block
 from online_rank.preprocessing.bilinear import inverse_lengths
-from online_rank.query import Block, require_grades
+from online_rank.query import Block
 from online_rank.query.embeddings import stacked, without_vectors
 
 __all__ = ["Tastes"]
@@ -147,10 +147,7 @@ class Tastes(QueryTransformer):
         return {**context, self.vector: self._sums[slot].copy()}
 
     def _learn_block(self, block: Block) -> Block:
-        if block.y is None:
-            raise TypeError("y is None, but Tastes learns from grades or clicks")
-        if isinstance(block.y, np.ndarray):
-            require_grades(block.y, block.ids)
+        require_feedback(self, block)
         contexts = []
         for query in block.each():
             context = {} if query.context is None else query.context[0]

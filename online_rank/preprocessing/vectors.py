@@ -10,7 +10,6 @@ from online_rank.base.schema import Nested, Schema
 from online_rank.base.transformer import QueryTransformer
 from online_rank.preprocessing.vector_columns import VectorColumns
 from online_rank.query import Block, with_features
-from online_rank.query.embeddings import checked_dimensions
 from online_rank.query.forms import from_dicts
 
 __all__ = ["VectorFeatures"]
@@ -66,8 +65,8 @@ class VectorFeatures(QueryTransformer):
         self.measure = measure
         self.kappa = kappa
         self.half_life = half_life
-        self.dimensions = checked_dimensions(dimensions)
-        self._columns_of = VectorColumns(measure, kappa=kappa, half_life=half_life, dimensions=self.dimensions)
+        self._columns_of = VectorColumns(measure, kappa=kappa, half_life=half_life, dimensions=dimensions)
+        self.dimensions = self._columns_of.dimensions
 
     @property
     def _parts(self) -> list[Any]:

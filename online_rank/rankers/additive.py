@@ -419,7 +419,7 @@ class AdditiveRanker(CurvedRanker):
     def feature_kinds(self) -> dict[Hashable, str]:
         """The kind of each feature: "number", "category", "text", or "ignored" for ids that never recur.
 
-        Dates are numbers. `kinds` has what was declared; the others follow the weight of evidence.
+        Dates are numbers. `kinds` has what was declared; all other kinds follow the weight of evidence.
         """
         decided = {} if self._kinds is None else self._kinds.known()
         names = {name: "category" if is_level(whole) else "number" for whole in own_names(self)

@@ -66,7 +66,7 @@ def declared_by(models: Iterable[Any]) -> Declared:
 def behind(scores: dict[Any, float], lacking: Collection[Any], waiting: dict[Any, float]) -> dict[Any, float]:
     """The scores of a query some of whose documents lack what the ranking of today needs.
 
-    Those come after the others, in the order of the model that waits; if all lack it, that model ranks.
+    They come after all other documents, in the order of the model that waits; if all lack it, that model ranks.
 
     Examples
     --------

@@ -371,30 +371,27 @@ def test_features_for_rankers_of_numbers():
     assert scores(model) == before
 
 
-def test_clicks_teach_the_matrix_and_the_ridge():
-    rng = np.random.default_rng(0)
-    model, hits = (
-        VectorFeatures(kappa=3.0) | ClickRidge({"embedding cosine": 0.1, "embedding learned": 1.0, "embedding recent": 0.0}),
-        [],
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for x, y, context in queries(600, extra=False):
-            hits.append(y[model.rank_one(x, context=context)[0]] == 2)
-            shown = model.show_one(x, context=context)
-            clicked = [d for d in shown.order if rng.random() < 0.45 * y[d] / (1 + shown.order.index(d))]
-            model.learn_one(x, shown.clicked(clicked), context=context)
-    assert np.mean(hits[-150:]) > np.mean(hits[:150]) + 0.1
-
-
-def test_clicks_teach_the_ranker_of_vectors():
-    rng = np.random.default_rng(0)
-    model, hits = VectorRanker(kappa=3.0), []
-    for x, y, context in queries(1000, extra=False):
+def clicked_hits(model, n):
+    """How often the first document was a best one, in n queries with clicks at random, which the model learns."""
+    rng, hits = np.random.default_rng(0), []
+    for x, y, context in queries(n, extra=False):
         hits.append(y[model.rank_one(x, context=context)[0]] == 2)
         shown = model.show_one(x, context=context)
         clicked = [d for d in shown.order if rng.random() < 0.45 * y[d] / (1 + shown.order.index(d))]
         model.learn_one(x, shown.clicked(clicked), context=context)
+    return hits
+
+
+def test_clicks_teach_the_matrix_and_the_ridge():
+    ridge = ClickRidge({"embedding cosine": 0.1, "embedding learned": 1.0, "embedding recent": 0.0})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        hits = clicked_hits(VectorFeatures(kappa=3.0) | ridge, 600)
+    assert np.mean(hits[-150:]) > np.mean(hits[:150]) + 0.1
+
+
+def test_clicks_teach_the_ranker_of_vectors():
+    hits = clicked_hits(VectorRanker(kappa=3.0), 1000)
     assert np.mean(hits[-200:]) > np.mean(hits[:200]) + 0.1
 
 

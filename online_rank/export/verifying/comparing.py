@@ -120,7 +120,7 @@ def _ranks_otherwise(found: np.ndarray, expected: np.ndarray, allowed: np.ndarra
 
 
 def reasons_of(differing: Sequence[Probe], agreeing: Sequence[Probe], most: int = 3) -> list[str]:
-    """What most of the documents that differ have in common, and few of the others."""
+    """What most of the documents that differ have in common, and few of the documents that are equal."""
     if not agreeing:
         return ["every document differs: another model or name, or features that the engine does not find"]
     candidates: list[tuple[float, float, str]] = []
