@@ -421,20 +421,23 @@ class AdditiveRanker(CurvedRanker):
 
         Dates are numbers. `kinds` has what was declared; all other kinds follow the weight of evidence.
         """
-        decided = {} if self._kinds is None else self._kinds.known()
         names = {name: "category" if is_level(whole) else "number" for whole in own_names(self)
                  for name in (whole[0] if is_level(whole) else whole,)}  # type: ignore[index]  # fmt: skip
-        found = names | {name: kind for name, kind in decided.items() if not isinstance(name, tuple)} | (self.kinds or {})
-        return {name: kind for name, kind in found.items() if name not in self._adds and name not in self._only_in_context}
+        found, left = names | self._kinds_of_texts, {*self._adds, *self._only_in_context}
+        return {name: kind for name, kind in found.items() if name not in left}
+
+    @property
+    def _kinds_of_texts(self) -> dict[Hashable, str]:
+        """The kinds of features whose values are texts, decided or declared."""
+        decided = {} if self._kinds is None else self._kinds.known()
+        return {name: kind for name, kind in decided.items() if not isinstance(name, tuple)} | (self.kinds or {})
 
     @property
     def text_features(self) -> tuple[Hashable, ...]:
         """The features whose values are texts, of which it learns the words."""
-        decided = {} if self._kinds is None else self._kinds.known()
-        found = {name: kind for name, kind in decided.items() if not isinstance(name, tuple)} | (self.kinds or {})
         # Texts of the context are no features.
         own = {*own_names(self)}
-        return tuple(name for name, kind in found.items() if kind == TEXT and length_of(name) in own)
+        return tuple(name for name, kind in self._kinds_of_texts.items() if kind == TEXT and length_of(name) in own)
 
     @property
     def _only_in_context(self) -> set[Hashable]:
