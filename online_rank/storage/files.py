@@ -29,6 +29,7 @@ from online_rank import __version__, arguments
 from online_rank.base.anatomy import parts_of, steps_of
 from online_rank.base.schema import StateError
 from online_rank.limits import FORMAT_VERSION
+from online_rank.preprocessing._columns import ColumnTransformer
 from online_rank.storage.archive import ModelFileError, read_archive, write_archive
 from online_rank.storage.tree import pack, unpack
 
@@ -161,10 +162,31 @@ def from_bytes(content: bytes) -> Any:
 
 
 def _require_agreement(model: Any) -> None:
-    """Raise ModelFileError if parts of a model do not fit one another: it ranks once, documents of which nothing is known."""
-    n_features = max((getattr(part, "n_features", None) or 0 for part in parts_of(model)), default=0)
+    """Raise ModelFileError if parts of a model do not fit one another: it ranks once, documents of which nothing is known.
+
+    A step in front of a ranker that makes other features of documents may refuse such documents: then the ranker ranks alone.
+    """
+    *front, ranker = steps_of(model)
+    is_plain = all(isinstance(step, ColumnTransformer) for step in front)
+    failed = _fault_of(model, is_plain)
+    if failed is not None and not is_plain:
+        failed = _fault_of(ranker, False)
+    if failed is not None:
+        raise ModelFileError(f"its parts do not fit one another, and it cannot rank: {failed or type(failed).__name__}")
+
+
+def _fault_of(model: Any, is_plain: bool) -> Exception | None:
+    """Why a model ranks neither documents without features, nor an array of the width that its first part knows.
+
+    A plain model, whose steps all take the columns that the first one takes, ranks the form in which that one has learned.
+    """
+    first = next((part for part in parts_of(model) if getattr(part, "n_features", None)), None)
+    if first is None:
+        return None
     failed: Exception | None = None
-    queries: list[Any] = [{"a": {}, "b": {}}, np.zeros((2, n_features))] if n_features else []
+    queries: list[Any] = [{"a": {}, "b": {}}, np.zeros((2, first.n_features))]
+    if is_plain and hasattr(first, "_columns"):
+        queries = queries[:1] if first._columns else queries[1:]
     for query in queries:
         try:
             with warnings.catch_warnings():
@@ -173,14 +195,10 @@ def _require_agreement(model: Any) -> None:
         except MemoryError:
             raise
         except Exception as error:
-            # Messages that begin with x are about these documents, which a step in front of a ranker may refuse.
-            if str(error).startswith("x") and len(steps_of(model)) > 1:
-                return
             failed = failed or error
         else:
-            return
-    if failed is not None:
-        raise ModelFileError(f"its parts do not fit one another, and it cannot rank: {failed or type(failed).__name__}")
+            return None
+    return failed
 
 
 def described(value: Any, held: contextlib.ExitStack, checked: bool = True) -> tuple[bytes, list[np.ndarray]]:

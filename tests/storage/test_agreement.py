@@ -4,8 +4,18 @@ import contextlib
 
 import numpy as np
 import pytest
+from river import compose, preprocessing
 
-from online_rank import AdditiveRanker, BlendRanker, History, PerceptronRanker, RidgeRanker, save
+from online_rank import (
+    AdditiveRanker,
+    BlendRanker,
+    ForEachDocument,
+    History,
+    PerceptronRanker,
+    RidgeRanker,
+    StreamScaler,
+    save,
+)
 from online_rank.limits import MAX_COUNT
 from online_rank.storage.files import ModelFileError, from_bytes, load, to_bytes
 from tests.models import NOT_SAVED, REGISTRY, variants
@@ -22,6 +32,36 @@ def test_a_blend_with_a_member_of_fewer_features_is_refused(tmp_path):
     whole._learners[1] = other._learners[1]
     with pytest.raises(ModelFileError, match="do not fit one another, and it cannot rank: x has 18 features, but RidgeRanker"):
         load_of(whole, tmp_path)
+
+
+def test_a_blend_behind_a_scaler_with_a_member_of_fewer_features_is_refused(tmp_path):
+    rng = np.random.default_rng(0)
+    whole, other = (StreamScaler() | BlendRanker([PerceptronRanker(), RidgeRanker()]) for _ in range(2))
+    for _ in range(20):
+        X, y = rng.normal(size=(5, 18)), rng.integers(0, 3, 5)
+        whole.learn_one(X, y)
+        other.learn_one(X[:, :17], y)
+    assert load_of(whole, tmp_path)[1].n_features == 18
+    whole[1]._learners[1] = other[1]._learners[1]
+    with pytest.raises(ModelFileError, match="do not fit one another, and it cannot rank: x has 18 features, but RidgeRanker"):
+        load_of(whole, tmp_path)
+
+
+def test_a_scaler_of_other_features_than_its_ranker_is_refused(tmp_path):
+    narrow, wide = (StreamScaler() | PerceptronRanker() for _ in range(2))
+    for model, d in ((narrow, 4), (wide, 6)):
+        model.learn_one(np.eye(d)[:3], [2, 1, 0])
+    with pytest.raises(ModelFileError, match="it cannot rank: x has 4 features, but PerceptronRanker has learned from 6"):
+        load_of(narrow[0] | wide[1], tmp_path)
+
+
+def test_a_step_that_refuses_documents_without_its_features_is_loaded(tmp_path):
+    model = ForEachDocument(compose.Select("a") | preprocessing.MinMaxScaler()) | PerceptronRanker()
+    model.learn_one({"d": {"a": 1.0}, "e": {"a": 2.0}}, {"d": 1, "e": 0})
+    with pytest.raises(ValueError, match="has no feature"):
+        model.rank_one({"d": {}, "e": {}})
+    asked = {"d": {"a": 3.0}, "e": {"a": 4.0}}
+    assert load_of(model, tmp_path).predict_one(asked) == model.predict_one(asked)
 
 
 def load_of(model, tmp_path):
