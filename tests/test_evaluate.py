@@ -5,7 +5,16 @@ import pytest
 from river import metrics as river_metrics
 from river import utils
 
-from online_rank import GradientRanker, PerceptronRanker, PlackettLuce, RidgeRanker, StreamScaler, SwapRanker
+from online_rank import (
+    AdditiveRanker,
+    CheckpointError,
+    GradientRanker,
+    PerceptronRanker,
+    PlackettLuce,
+    RidgeRanker,
+    StreamScaler,
+    SwapRanker,
+)
 from online_rank.base.schema import declared_state
 from online_rank.evaluate import Trace, progressive
 from online_rank.intervals import LossInterval
@@ -261,6 +270,18 @@ def test_several_models_on_one_stream():
         progressive(queries, models, checkpoint="x")
     with pytest.raises(ValueError, match=r"learn for ap and ndcg@10"):
         progressive(queries, {"a": PerceptronRanker("ap"), "b": PerceptronRanker()})
+
+
+def test_an_evaluation_that_began_with_an_earlier_version_continues_as_it_began(tmp_path):
+    queries = list(NoisyTeacher(60, n_features=5, n_documents=8, seed=3))
+    whole, now = AdditiveRanker(trees=0), AdditiveRanker()
+    progressive(queries, whole)
+    progressive(queries[:40], AdditiveRanker(trees=0), checkpoint=tmp_path)
+    with pytest.warns(UserWarning, match=f"^{tmp_path}: AdditiveRanker keeps trees=0, with which it began"):
+        progressive(queries, now, checkpoint=tmp_path)
+    assert to_bytes(now) == to_bytes(whole)
+    with pytest.raises(CheckpointError, match="its model has other parameters"):
+        progressive(queries, AdditiveRanker(trees=3), checkpoint=tmp_path)
 
 
 def test_a_query_that_one_of_several_models_rejects_is_learned_by_none():

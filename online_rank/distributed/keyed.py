@@ -23,14 +23,13 @@ broker that does not hide aborted messages shows answers twice even so.
 import base64
 import collections
 import json
-import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from online_rank import arguments
 from online_rank.distributed.parts import MAX_VALUE, has_parts, joined, names_of, written
 from online_rank.serving.protocol import RankingService
-from online_rank.storage.earlier import as_begun
+from online_rank.storage.earlier import continues
 from online_rank.storage.files import from_bytes, to_bytes
 from online_rank.storage.tree import settings_of
 
@@ -280,12 +279,8 @@ class KeyedRankers:
     def _restored(self, state: Any) -> _Kept:
         whole, content, slot = self._last_whole(state)
         service = from_bytes(content) if content else self.make_service()
-        kept = settings_of(service)
-        settings, told = as_begun(kept, self._settings)
-        if kept != settings:
+        if not continues(settings_of(service), self._settings, "keys that began with an earlier version"):
             raise KeyedStateError("the state of the key is of a service with other settings")
-        for line in told:
-            warnings.warn(f"keys that began with an earlier version: {line}", stacklevel=2)
         number, places = whole.number, dict(whole.places)
         while (following := _event(whole.every, number + 1, state)) is not None:
             place, request = following

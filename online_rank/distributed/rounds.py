@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from online_rank.distributed.mixing import learn_shard, mix, require_mixable
 from online_rank.storage import CheckpointDirectory, CheckpointError
 from online_rank.storage.files import from_bytes, to_bytes
-from online_rank.storage.tree import adopt, settings_of
+from online_rank.storage.tree import adopt
 from online_rank.support.progress import progress
 
 _SUMS = ("queries", "documents", "loss", "mistakes", "skipped", "measured", "counted")
@@ -172,8 +172,7 @@ def _go_on(directory: CheckpointDirectory, saved: Any, described: Any, model: An
     """Restore the model from the checkpoint. Returns the number of rounds done, and their result."""
     if not isinstance(saved, dict) or set(saved) != {"run", "rounds", "sums", "sent", "model"}:
         raise CheckpointError(f"{directory.path} does not hold a training in rounds")
-    if settings_of(saved["model"]) != settings_of(model):
-        raise CheckpointError(f"{directory.path} holds the checkpoint of another run: its model has other parameters")
+    directory.require_same("model", saved["model"], model)
     for name, value in described.items():
         if saved["run"].get(name) != value:
             raise CheckpointError(f"{directory.path} holds the checkpoint of another run: its {name} differ")

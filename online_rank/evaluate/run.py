@@ -16,8 +16,8 @@ from online_rank.evaluate.together import Together, lessons
 from online_rank.evaluate.trace import Comparison, Trace
 from online_rank.intervals.losses import served_loss
 from online_rank.query.grades import Feedback
-from online_rank.storage import CheckpointDirectory, CheckpointError
-from online_rank.storage.tree import adopt, settings_of
+from online_rank.storage import CheckpointDirectory
+from online_rank.storage.tree import adopt
 from online_rank.support.progress import progress as shown_progress
 
 _CHECKPOINT_EVERY = 1000
@@ -195,8 +195,7 @@ def _go_on(directory: CheckpointDirectory, run: dict[str, Any]) -> None:
     if saved is None:
         return
     for name, given in run.items():
-        if not isinstance(saved, dict) or settings_of(saved.get(name)) != settings_of(given):
-            raise CheckpointError(f"{directory.path} holds the checkpoint of another run: its {name} has other parameters")
+        directory.require_same(name, saved.get(name) if isinstance(saved, dict) else None, given)
     for name in ("model", "trace"):
         adopt(run[name], saved[name])
     for name, metric in run["metrics"].items():

@@ -5,9 +5,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from online_rank.storage.database import Database, Query, Rows, delete, digest_of
+from online_rank.storage.earlier import continues
 from online_rank.storage.files import ModelFileError
-from online_rank.storage.folder import Folder, sync_directory
+from online_rank.storage.folder import CheckpointError, Folder, sync_directory
 from online_rank.storage.generations import Snapshot, assembled, pieces_of, taken
+from online_rank.storage.tree import settings_of
 
 #: The database in a folder.
 STATE = "state.db"
@@ -139,6 +141,11 @@ class CheckpointDirectory(Folder):
         self.require_open()
         for _ in self.generations.writing(taken(state)):
             pass
+
+    def require_same(self, name: str, kept: Any, given: Any) -> None:
+        """Raise CheckpointError unless an object of the run has the settings of what was read, or may continue it (`continues`)."""
+        if not continues(settings_of(kept), settings_of(given), str(self.path), stacklevel=5):
+            raise CheckpointError(f"{self.path} holds the checkpoint of another run: its {name} has other parameters")
 
 
 def database_in(folder: Folder, tables: str) -> Database:

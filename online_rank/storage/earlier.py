@@ -1,11 +1,25 @@
 """Defaults that earlier versions did not have: what began without them continues without them."""
 
 import inspect
+import warnings
 from typing import Any
 
 import online_rank
 
-__all__ = ["as_begun"]
+__all__ = ["as_begun", "continues"]
+
+
+def continues(kept: Any, given: Any, where: str, stacklevel: int = 3) -> bool:
+    """Whether an object may continue what was stored: the settings are the same, or an earlier version had them as defaults.
+
+    A warning names the place, and each setting that remains as it began.
+    """
+    settings, told = as_begun(kept, given)
+    if kept != settings:
+        return False
+    for line in told:
+        warnings.warn(f"{where}: {line}", stacklevel=stacklevel)
+    return True
 
 
 def as_begun(kept: Any, given: Any) -> tuple[Any, list[str]]:

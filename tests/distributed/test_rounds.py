@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from online_rank import CheckpointError, DirectRanker, LossTracker, PerceptronRanker, StreamScaler
+from online_rank import AdditiveRanker, CheckpointError, DirectRanker, LossTracker, PerceptronRanker, StreamScaler
 from online_rank.distributed import from_bytes, learn_shard, mix, to_bytes
 from online_rank.distributed.rounds import here, learn_rounds
 from tests.helpers import linear_queries
@@ -90,3 +90,20 @@ def test_a_tracker_certifies_what_all_machines_learned():
     certificate = tracker.certificate()
     assert certificate.totals["n_rounds"] == 60
     assert certificate.holds
+
+
+def test_rounds_that_began_with_an_earlier_version_continue_as_they_began(tmp_path):
+    def one_round(content, parts, measure, show):
+        if parts is not ROUNDS[0]:
+            raise Killed
+        return here(content, parts, measure, show)
+
+    whole, began, now = AdditiveRanker(trees=0), AdditiveRanker(trees=0), AdditiveRanker()
+    learn_rounds(whole, ROUNDS[:2])
+    with pytest.raises(Killed):
+        learn_rounds(began, ROUNDS[:2], one_round, checkpoint=tmp_path)
+    with pytest.warns(UserWarning, match=f"^{tmp_path}: AdditiveRanker keeps trees=0, with which it began"):
+        learn_rounds(now, ROUNDS[:2], checkpoint=tmp_path)
+    assert to_bytes(now) == to_bytes(whole)
+    with pytest.raises(CheckpointError, match="its model has other parameters"):
+        learn_rounds(AdditiveRanker(trees=3), ROUNDS[:2], checkpoint=tmp_path)
