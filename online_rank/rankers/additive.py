@@ -723,14 +723,16 @@ class AdditiveRanker(CurvedRanker):
             self._weights, self._plain, self._marginals, self._sums, self._signs, self._places, self._gram, self._pending,
             self._slow_gram, self._left, self._curvatures, self._numbers,
         ))  # fmt: skip
-        n, latest = len(block.w), self._at
+        n, m, latest = len(block.w), len(block.y), self._at
+        if len(self._by_place) < m:
+            self._by_place = discounts(m)
         self._n_queries += n
         self._n_served += n if len(served) else 0
         if block.at is not None:
             self._at = max(float(block.at.max()), -np.inf if latest is None else latest)
         given = (
-            block.X, block.y, block.offsets, block.w, discounts(len(block.y)), self._config, table, learner, blend, keep,
-            served, _NO_OTHERS, self._read_before(table), rounds,
+            block.X, block.y, block.offsets, block.w, self._by_place, self._config, table, learner, blend, keep, served,
+            _NO_OTHERS, self._read_before(table), rounds,
         )  # fmt: skip
         learned: int = kernels.learn(*given) if self._trees is None else self._learn_beside(self._trees, given)
         if abs(learned) < n:

@@ -20,7 +20,7 @@ from online_rank.base.reader import Reader, as_array, as_numbers, own_names
 from online_rank.preprocessing import StreamQuantileMap
 from online_rank.query import Block, SparseRows, require_finite, single, with_features
 from online_rank.query.forms import as_floats
-from online_rank.query.levels import Levels, is_level, read_block
+from online_rank.query.levels import Levels, is_level, read_block, read_known
 from online_rank.query.words import Worded
 from online_rank.rankers.perceptron import PerceptronRanker
 from online_rank.rankers.worded import Texts, let_stale_leave, renew_levels
@@ -95,7 +95,8 @@ class CurveReader(Reader):
             step._columns, step._n_features = linear._columns, linear._n_features
             return block
         if type(block.X) is list:
-            return self._align_documents(step, block, grow)
+            known = None if grow or step._columns is None else read_known(block, step._columns._names or step._columns.names)
+            return self._align_documents(step, block, grow) if known is None else known
         if block.names is not None:
             levels_of(step).require_numbers(block.names)
         if isinstance(block.X, SparseRows):
@@ -136,6 +137,8 @@ class CurveReader(Reader):
         """As for every reader, of documents whose features are all known and in the order of the columns."""
         if type(block.X) is not list or step._linear is not None or 2 * step._n_features >= step.max_features:
             return block, False
+        if step._columns is not None and (read := read_known(block, step._columns._names or step._columns.names)) is not None:
+            return read, True
         texts, read = self._read(step, block, True)
         made = texts.with_columns(read) if texts.texts else read
         if texts.trimmed or not super().fits(step, made):
@@ -158,13 +161,15 @@ class CurvedRanker(Ranker):
     query is learned by a `PerceptronRanker`.
     """
 
-    __slots__ = ("_answers", "_drawn", "_known_levels", "_read", "_read_last")
+    __slots__ = ("_answers", "_by_place", "_drawn", "_known_levels", "_read", "_read_last")
 
     _reader = CurveReader()
 
     _drawn: np.ndarray | None
     #: The query that was scored last and the map that it was read by: often it is learned next, without being read again.
     _read: tuple[curves.Read, Any] | None
+    #: The discounts of places (`discounts`), of at least as many as a query had documents.
+    _by_place: np.ndarray
     #: The scores of that query by the curves, and as it was answered, (2, m).
     _answers: np.ndarray | None
     _known_levels: Levels | None
@@ -191,6 +196,7 @@ class CurvedRanker(Ranker):
         """Make the ranker."""
         self = super().__new__(cls, *arguments, **named)
         self._answers = self._drawn = self._known_levels = self._read = self._read_last = None
+        self._by_place = _NO_PLACES
         return self
 
     @property
@@ -391,6 +397,7 @@ def _room_for_rows(d: int, m: int) -> curves.CurveRows:
     return tuple.__new__(curves.CurveRows, own)  # As above.
 
 
+_NO_PLACES = np.empty(0)
 _NO_ROWS = _room_for_rows(0, 0)
 _NOT_READ = curves.Read(np.empty((0, 0)), _NO_ROWS)
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from online_rank.query.forms import table_of
-from online_rank.query.levels import Levels, read_documents
+from online_rank.query.forms import read_query, table_of
+from online_rank.query.levels import Levels, read_block, read_documents, read_known
 
 VALUES = st.sampled_from([0, 1, 0.0, 1.0, 2.5, -3, None, float("nan"), np.float32(0.5)])
 COLUMNS = {
@@ -66,3 +66,31 @@ def test_each_column_is_allocated_once(monkeypatch):
     X, names = read_documents(documents, None, Levels((), 10))
     assert X.shape == (40, len(names)) == (40, 23)
     assert len(made) == 23
+
+
+KNOWN = ("a", "b")
+
+
+def test_documents_of_known_numbers_are_read_at_once_as_one_by_one():
+    block = read_query({"first": {"a": 1, "b": float("nan")}, "second": {"a": np.float32(0.5), "b": 1.0}}, documents=True)
+    read, slow = read_known(block, KNOWN), read_block(block, Levels(KNOWN, 10))
+    np.testing.assert_array_equal(read.X, [[1.0, np.nan], [0.5, 1.0]])
+    np.testing.assert_array_equal(read.X, slow.X)
+    assert (read.names, read.ids, read.form) == (slow.names, slow.ids, slow.form)
+
+
+@pytest.mark.parametrize(
+    "documents",
+    [
+        [{"b": 1.0, "a": 2.0}],
+        [{"a": 1.0, "b": 2.0}, {"a": 1.0}],
+        [{"a": 1.0, "b": 2.0}, {"a": 1.0, "b": 2.0, "c": 3.0}],
+        [{"a": 1.0, "b": None}],
+        [{"a": 1.0, "b": True}],
+        [{"a": 1.0, "b": "2"}],
+        [{"a": 1.0, "b": [0.5, 1.0]}],
+        [{}],
+    ],
+)
+def test_any_other_documents_are_not_read_at_once(documents):
+    assert read_known(read_query(documents, documents=True), KNOWN) is None
