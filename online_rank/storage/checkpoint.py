@@ -143,7 +143,7 @@ class CheckpointDirectory(Folder):
             pass
 
     def require_same(self, name: str, kept: Any, given: Any) -> None:
-        """Raise CheckpointError unless an object of the run has the settings of what was read, or may continue it (`continues`)."""
+        """Raise CheckpointError unless an object of the run has the settings of what was read, or may continue it."""
         if not continues(settings_of(kept), settings_of(given), str(self.path), stacklevel=5):
             raise CheckpointError(f"{self.path} holds the checkpoint of another run: its {name} has other parameters")
 
