@@ -22,6 +22,7 @@ from online_rank.query import Block, SparseRows, require_finite, single, with_fe
 from online_rank.query.forms import as_floats
 from online_rank.query.levels import Levels, is_level, read_block, read_known
 from online_rank.query.words import Worded
+from online_rank.rankers import loose
 from online_rank.rankers.perceptron import PerceptronRanker
 from online_rank.rankers.worded import Texts, let_stale_leave, renew_levels
 
@@ -101,7 +102,14 @@ class CurveReader(Reader):
             levels_of(step).require_numbers(block.names)
         if isinstance(block.X, SparseRows):
             block = with_features(block, as_array(block.X, step), block.names)
-        return super().align(step, block, grow)
+        return self._align_named(step, block, grow)
+
+    def _align_named(self, step: Any, block: Block, grow: bool) -> Block:
+        """As `align`, of an array; names that come as words do are no columns, but carried as words."""
+        found = None if block.names is None or self.fits(step, block) else loose.loose_in(step, block, grow)
+        if found is None:
+            return super().align(step, block, grow)
+        return loose.attached(super().align(step, loose.without(step, block, found, grow), grow), found)
 
     def _align_documents(self, step: Any, block: Block, grow: bool) -> Block:
         """As `align`, of documents with texts and categories."""
@@ -117,8 +125,11 @@ class CurveReader(Reader):
         if texts.trimmed:
             _note_trimmed(step, texts.trimmed)
         # Most queries are numbers alone.
-        read = super().align(step, texts.with_columns(read) if texts.texts else read, grow)
+        made = texts.with_columns(read) if texts.texts else read
+        found = loose.loose_in(step, made, grow)
+        read = super().align(step, made if found is None else loose.without(step, made, found, grow), grow)
         read = texts.attached(read) if texts.texts or texts.levels else read
+        read = read if found is None else loose.attached(read, found)
         if grow and texts.seen and type(read.X) is np.ndarray:
             step._kinds = texts.kinds.learned(texts.seen)
         return read

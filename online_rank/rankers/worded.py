@@ -21,6 +21,7 @@ from online_rank.query.levels import Levels, read_block
 from online_rank.query.times import seconds_of_text
 from online_rank.query.words import Entries, Tokens, Worded, crossed, entries_of, joined, key_of_pair, keys_of, words_of
 from online_rank.rankers.hedge import HedgeAccount
+from online_rank.rankers.loose import loose_in
 from online_rank.rankers.words import WORDS_OF_FEATURE, Words
 
 __all__ = ["Texts", "columns_made", "learn_words", "length_of", "let_stale_leave", "renew_levels", "with_words"]
@@ -329,18 +330,29 @@ def with_words(ranker: Any, told: Split, block: Block, a: int, b: int) -> Split:
     values = [*(words.factor * told.values)]
     pairs = {places: words.factor * value for places, value in told.pairs.items()}
     names, places = [*told.names], {name: k for k, name in enumerate(told.names)}
-    if type(block.X) is list and words.share:
-        levels, texts = Levels(ranker._columns.names, ranker.max_levels), Texts(ranker, block, False)
-        read_block(block, levels, None, texts.take)
-        for sign, i in ((1.0, a), (-1.0, b)):
-            for name, key, value in texts.named(i):
-                if added := sign * value * float(words.weights_of(np.array([key]))[0]):
-                    if name not in places:
-                        places[name] = len(names)
-                        names.append(name)
-                        values.append(0.0)
-                    values[places[name]] += added
+    for sign, (name, key, value) in _entries_of_two(ranker, block, a, b) if words.share else ():
+        if added := sign * value * float(words.weights_of(np.array([key]))[0]):
+            if name not in places:
+                places[name] = len(names)
+                names.append(name)
+                values.append(0.0)
+            values[places[name]] += added
     return told._replace(names=tuple(names), values=np.array(values), pairs=pairs)
+
+
+def _entries_of_two(ranker: Any, block: Block, a: int, b: int) -> Iterator[tuple[float, tuple[Hashable, int, float]]]:
+    """The entries of two documents, of the second with sign -1: what each is called, its key and its value."""
+    two, texts = ((1.0, a), (-1.0, b)), None
+    if type(block.X) is list:
+        levels, texts = Levels(ranker._columns.names, ranker.max_levels), Texts(ranker, block, False)
+        block = read_block(block, levels, None, texts.take)
+    found = loose_in(ranker, block, False)
+    for sign, i in two:
+        for entry in texts.named(i) if texts is not None else ():
+            yield sign, entry
+        if found is not None:
+            for entry in zip(found.names, found.keys.tolist(), found.values[i].tolist(), strict=True):
+                yield sign, entry
 
 
 def _is_held(step: Any) -> bool:
