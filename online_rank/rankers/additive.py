@@ -683,6 +683,9 @@ class AdditiveRanker(CurvedRanker):
         if self._words is None and type(block.X) is not Worded:
             return self._learn_features(block, rounds)
         loss = learn_words(self, block, self._scores_before)
+        if self._trees is None:
+            # Those scores drew what was served: the next query draws again.
+            self._drawn = None
         learned = self._learn_features(with_features(block, np.asarray(block.X), block.names), rounds)
         if learned and loss == loss:
             rounds[0, 0] = loss

@@ -72,6 +72,19 @@ def test_files_copies_and_refused_queries_keep_every_bit():
     assert to_bytes(model) == to_bytes(other)
 
 
+@pytest.mark.parametrize("trees", [0, 400])
+def test_a_loaded_model_ranks_as_the_one_that_was_saved(trees):
+    """Without trees, a model with words ranked its next query by the blend of the query before."""
+    model = AdditiveRanker(trees=trees, kinds={"title": "text", "q": "text"}, max_levels=3)
+    for t, (x, y) in enumerate(shop(12)):
+        x = {name: {**one, "brand": f"b{(i + t) % 8}"} for i, (name, one) in enumerate(x.items())}
+        model.learn_one(x, y, context={"q": "w1 w2 w3", "segment": f"s{t % 2}"})
+        loaded, context = from_bytes(to_bytes(model)), {"q": "w2 w3", "segment": "s1"}
+        assert loaded.predict_one(x, context=context) == model.predict_one(x, context=context)
+        told = model.explain_one(x, "d0", "d1", context=context)
+        assert loaded.explain_one(x, "d0", "d1", context=context) == told
+
+
 def test_a_block_is_its_queries():
     queries = [*shop(8)]
     one, many = AdditiveRanker(trees=0), AdditiveRanker(trees=0)
