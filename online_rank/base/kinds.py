@@ -154,6 +154,16 @@ class Kinds(base.Base):
                 made._codes[j] = _decided(int(made._codes[j]), made._evidence[j])
         return made
 
+    def has_mark(self, name: Hashable, value: str) -> bool:
+        """Whether there is a checksum of a value of a feature."""
+        j, mark = self._place(name), zlib.crc32(_encoded(value))
+        return j >= 0 and mark != 0 and bool(self._marks[j, mark % _REMEMBERED] == mark)
+
+    def forget(self, name: Hashable, value: str) -> None:
+        """Forget the checksum of a value, in place: its owner must not be in use."""
+        if self.has_mark(name, value):
+            self._marks[self._place(name), zlib.crc32(_encoded(value)) % _REMEMBERED] = 0
+
     def _place(self, name: Hashable) -> int:
         return self._names.index(name) if name in self._names else -1
 

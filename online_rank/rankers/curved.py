@@ -36,6 +36,8 @@ _BENDS, _FARTHEST = curves.FIRST + curves.STEP * np.arange(curves.POINTS), 40.0
 _MOST_READ = 1 << 16
 #: How many texts of each feature had blanks around them. It is not state: trimmed texts are what is learned.
 _TRIMMED: "weakref.WeakKeyDictionary[Any, Counter[Hashable]]" = weakref.WeakKeyDictionary()
+#: How many values of each feature were ignored. It is not state either.
+_IGNORED: "weakref.WeakKeyDictionary[Any, Counter[Hashable]]" = weakref.WeakKeyDictionary()
 
 
 def n_curves(ranker: Any) -> int:
@@ -72,6 +74,19 @@ def _note_trimmed(ranker: Any, trimmed: dict[Hashable, int]) -> None:
             stacklevel=2,
         )
     _TRIMMED[ranker].update(trimmed)
+
+
+def _note_ignored(ranker: Any, texts: Texts) -> None:
+    """Count ignored values, and warn once of a feature that the values decide about."""
+    if ranker not in _IGNORED:
+        _IGNORED[ranker] = Counter()
+        if decided := [name for name in texts.ignored if name not in texts.declared]:
+            warnings.warn(
+                f"{type(ranker).__name__}: the values of {decided[0]!r} hardly ever come again, as ids; they are ignored, and "
+                "counted (attribute n_ignored); kinds= decides otherwise",
+                stacklevel=2,
+            )
+    _IGNORED[ranker].update(texts.ignored)
 
 
 class CurveReader(Reader):
@@ -124,6 +139,8 @@ class CurveReader(Reader):
                 texts, read = self._read(step, block, grow)
         if texts.trimmed:
             _note_trimmed(step, texts.trimmed)
+        if texts.ignored:
+            _note_ignored(step, texts)
         # Most queries are numbers alone.
         made = texts.with_columns(read) if texts.texts else read
         found = loose.loose_in(step, made, grow)
@@ -155,6 +172,8 @@ class CurveReader(Reader):
         if texts.trimmed or not super().fits(step, made):
             step._read_last = texts, read
             return block, False
+        if texts.ignored:
+            _note_ignored(step, texts)
         return texts.attached(made) if texts.texts or texts.levels else made, True
 
     def features_of(self, step: Any, names: list[Hashable]) -> tuple[list[Hashable], int]:
@@ -214,6 +233,11 @@ class CurvedRanker(Ranker):
     def n_trimmed(self) -> int:
         """How many categories lost the blanks around them since the model was made or loaded, in what it ranked and learned."""
         return sum(_TRIMMED.get(self, Counter()).values())
+
+    @property
+    def n_ignored(self) -> int:
+        """How many values of ignored features it met since it was made or loaded, in what it ranked and learned."""
+        return sum(_IGNORED.get(self, Counter()).values())
 
     @property
     @locked

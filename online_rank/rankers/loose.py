@@ -40,7 +40,7 @@ class Loose(NamedTuple):
 def loose_in(ranker: Any, block: Block, learns: bool) -> Loose | None:
     """The columns of an array with names that are words to a ranker: those that it knows as words, and new ones if it learns.
 
-    The first query of a block decides about new ones.
+    The first query of a block decides about new ones. Levels are no such names, however many there are.
     """
     words, own = ranker._words, ranker._columns
     may_begin = learns and ranker._n_features >= _SETTLED
@@ -56,7 +56,8 @@ def loose_in(ranker: Any, block: Block, learns: bool) -> Loose | None:
     keys, values = keys_of([_BEGINNING], [texts]), np.nan_to_num(block.X[:, columns], nan=0.0, posinf=np.inf, neginf=-np.inf)
     chosen = np.zeros(len(keys), dtype=bool) if words is None else words.rows_of(keys) >= 0
     if may_begin:
-        chosen |= _are_words(block.X[: int(block.offsets[1])], columns)
+        first, is_own = block.X[: int(block.offsets[1])], np.array([not is_level(name) for name in names])
+        chosen |= _are_words(first[:, is_own], np.searchsorted(np.flatnonzero(is_own), columns))
     chosen &= np.isfinite(values).all(axis=0)
     if not chosen.any():
         return None
@@ -95,4 +96,4 @@ def attached(block: Block, loose: Loose) -> Block:
     X = block.X
     tokens, seen = (X.tokens, X.seen) if type(X) is Worded else (None, {})
     parts = [own] if tokens is None else [Entries(*tokens), own]
-    return with_features(block, Worded.of(np.asarray(X), joined(len(loose.values), parts), seen), block.names)
+    return with_features(block, Worded.of(np.asarray(X), joined(len(loose.values), parts), seen, True), block.names)

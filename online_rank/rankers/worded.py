@@ -15,16 +15,29 @@ import numpy as np
 
 from online_rank.base import leaving
 from online_rank.base.explain import Split
+from online_rank.base.form import Curves
 from online_rank.base.kinds import CATEGORY, IGNORED, TEXT, WHOLE, Kinds, Seen
+from online_rank.base.reader import own_names
 from online_rank.query import Block, with_features
 from online_rank.query.levels import Levels, read_block
+from online_rank.query.names import in_nfc
 from online_rank.query.times import seconds_of_text
 from online_rank.query.words import Entries, Tokens, Worded, crossed, entries_of, joined, key_of_pair, keys_of, words_of
 from online_rank.rankers.hedge import HedgeAccount
 from online_rank.rankers.loose import loose_in
 from online_rank.rankers.words import WORDS_OF_FEATURE, Words
 
-__all__ = ["Texts", "columns_made", "learn_words", "length_of", "let_stale_leave", "renew_levels", "with_words"]
+__all__ = [
+    "Texts",
+    "columns_made",
+    "curves_of_levels",
+    "learn_words",
+    "length_of",
+    "let_stale_leave",
+    "n_beyond",
+    "renew_levels",
+    "with_words",
+]
 
 #: The most words of a query, and of a text, that are paired with one another.
 _OF_QUERY, _OF_TEXT = 16, 64
@@ -69,6 +82,8 @@ class Texts:
         self.seen: dict[Hashable, Seen] = {}
         #: How many texts of each feature had blanks around them.
         self.trimmed: dict[Hashable, int] = {}
+        #: How many values of each feature are ignored.
+        self.ignored: dict[Hashable, int] = {}
         self.texts: dict[Hashable, tuple[list[int], list[list[str]]]] = {}
         #: Levels of each document, of the features whose texts are categories.
         self.levels: dict[Hashable, tuple[list[int], list[list[str]]]] = {}
@@ -81,7 +96,7 @@ class Texts:
         known = levels.levels_of(name)
         if not known and declared is None and levels.kind_of(name) == "number":
             return False
-        given = [(i, text) for i, value in zip(rows, values, strict=True) if isinstance(value, str) and (text := value.strip())]
+        given = [(i, text) for i, value in zip(rows, values, strict=True) if isinstance(value, str) and (text := _plain(value))]
         if not given:
             self._take_lists(name, rows, values)
             return False
@@ -98,6 +113,8 @@ class Texts:
             return False
         if kind == TEXT:
             self.texts[name] = [i for i, _ in given], [words_of(value) for value in texts]
+        elif kind == IGNORED:
+            self.ignored[name] = len(texts)
         return kind in (TEXT, IGNORED)
 
     def _kind_of(self, name: Hashable, texts: list[str], whole: int = WHOLE) -> str:
@@ -110,7 +127,7 @@ class Texts:
         """Keep the levels of a category."""
         lists = [[value] if isinstance(value, str) else value for value in values]
         kept = [
-            (i, [text.strip() for text in own if text.strip()])
+            (i, [plain for text in own if (plain := _plain(text))])
             for i, own in zip(rows, lists, strict=True)
             if isinstance(own, list | tuple) and all(isinstance(text, str) for text in own)
         ]
@@ -149,7 +166,7 @@ class Texts:
         t = int(np.searchsorted(self.block.offsets, i, side="right")) - 1
         query = [f"query={word}" for word in self._query_words(t)]
         context = {} if self.block.context is None else self.block.context[t]
-        about = [f"{name}={value}" for name, value in context.items() if self._is_level(name, value)]
+        about = [f"{name}={in_nfc(value)}" for name, value in context.items() if self._is_level(name, value)]
         for found, wanted, is_text in ((self.texts, query, True), (self.levels, about, False)):
             for name, (rows, lists) in found.items():
                 own = lists[rows.index(i)] if i in rows else []
@@ -176,7 +193,7 @@ class Texts:
             return False
         kind = self.declared.get(name)
         if kind is None:
-            kind = self._kind_of(("context", name), [value], _CONTEXT)
+            kind = self._kind_of(("context", name), [in_nfc(value)], _CONTEXT)
         return bool(kind == TEXT)
 
     def _pairs(self, levels: dict[Hashable, Entries]) -> list[Entries]:
@@ -185,7 +202,7 @@ class Texts:
             return []
         words = [[f"query={word}" for word in self._query_words(t)] for t in range(len(self.block.w))]
         about = [
-            [f"{name}={value}" for name, value in context.items() if self._is_level(name, value)]
+            [f"{name}={in_nfc(value)}" for name, value in context.items() if self._is_level(name, value)]
             for context in self.block.context
         ]
         made = []
@@ -236,6 +253,11 @@ class Texts:
         return np.log1p(words.n_lately / (counts + 0.5)).tolist() if words.n_lately else [1.0] * len(query)
 
 
+def _plain(text: str) -> str:
+    """A text as levels are called: in form NFC, without blanks around it."""
+    return str(in_nfc(text)).strip()
+
+
 def _are_dates(texts: list[str]) -> bool:
     """Whether texts are dates, which are read as numbers."""
     return all(seconds_of_text(text.strip()) is not None for text in texts)
@@ -268,6 +290,7 @@ def learn_words(ranker: Any, block: Block, scores: Any) -> float:
         ranker._words = Words()
         ranker._words.begin(_account_of(ranker))
     tokens = _no_tokens(len(X)) if tokens is None else tokens
+    ranker._words.has_names |= type(X) is Worded and X.has_names
     keep = float(ranker._kept(block)[0, 0])
     served = np.empty(0) if block.served is None else block.served
     loss: float = ranker._words.learn(
@@ -338,6 +361,39 @@ def with_words(ranker: Any, told: Split, block: Block, a: int, b: int) -> Split:
                 values.append(0.0)
             values[places[name]] += added
     return told._replace(names=tuple(names), values=np.array(values), pairs=pairs)
+
+
+def curves_of_levels(ranker: Any) -> Curves:
+    """What levels with a column add to a score that is served, by their weights as words. A level is 1 or 0.
+
+    Raises TypeError if there are other words: engines cannot compute these yet.
+    """
+    words: Words = ranker._words
+    if ranker.text_features or words.has_pairs or words.has_names:
+        raise TypeError(
+            "it has learned words of texts, or pairs of the context with levels, which engines cannot compute yet; for a model "
+            "that can be exported leave texts out (features=), or declare them: AdditiveRanker(kinds={'title': 'ignored'})"
+        )
+    levels = Levels(own_names(ranker), ranker.max_levels)
+    places, weights = [], []
+    for name in filter(levels.is_full, levels.categories()):
+        own, keys = _keys_in_use(levels, name)
+        places += [levels.column(name, level) for level in own]
+        weights += words.weights_of(keys).tolist()
+    knots = tuple((np.array([0.0, 1.0]), np.array([0.0, weight])) for weight in weights)
+    return Curves(np.array(places, dtype=np.int64), knots)
+
+
+def n_beyond(ranker: Any) -> int:
+    """How many levels without a column have a weight, which engines count as all others without one."""
+    words: Words | None = ranker._words
+    if words is None or not words.share:
+        return 0
+    levels = Levels(own_names(ranker), ranker.max_levels)
+    own = [
+        keys_of([f"{name}="], [[each for each in levels.levels_of(name) if each is not None]]) for name in levels.categories()
+    ]
+    return words.n_words - sum(int((words.rows_of(keys) >= 0).sum()) for keys in own)
 
 
 def _entries_of_two(ranker: Any, block: Block, a: int, b: int) -> Iterator[tuple[float, tuple[Hashable, int, float]]]:

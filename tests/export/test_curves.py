@@ -78,9 +78,6 @@ def taught():
             made[name, positive] = MODELS[name]()
             for x, y in shop(60, seed=0, positive=positive):
                 made[name, positive].learn_one(x, y)
-            # As a model of an earlier version: levels beyond max_levels share one weight, which engines can compute.
-            if isinstance(made[name, positive], AdditiveRanker):
-                made[name, positive]._words = None
         return made[name, positive]
 
     return model

@@ -1,6 +1,7 @@
 """Words under Ctrl-C, errors, threads, and on several machines."""
 
 import copy
+import functools
 import pickle
 import threading
 
@@ -41,7 +42,7 @@ def test_no_interrupt_tears_words():
     before, after, instant, met = to_bytes(model), to_bytes(after), 0, []
     assert before != after
     learner = copy.deepcopy(model)
-    while interrupted(lambda: learner.learn_one(x, y, context=context), instant):
+    while interrupted(functools.partial(learner.learn_one, x, y, context=context), instant):
         met.append(to_bytes(learner))
         assert met[-1] in (before, after), f"torn by an interrupt before line {instant}"
         if met[-1] == before:
