@@ -9,7 +9,7 @@ import pytest
 
 from online_rank import AdditiveRanker
 from online_rank.export import export
-from online_rank.query.words import keys_of
+from tests.export.beyond import exported_scores
 from tests.export.test_curves import texts_of
 from tests.reference import engines, postgresql
 
@@ -40,11 +40,7 @@ def asked(levels):
 
 def expected(model, texts):
     """The scores of the model; three levels have a weight but no column, and are exported as others without one."""
-    scores = np.array(model.predict_one([{"brand": text} for text in texts]))
-    own = {name[2] for name in model.feature_names}
-    beyond = [text.strip() if unicodedata.normalize("NFC", text.strip()) not in own else "" for text in texts]
-    keys = keys_of(["brand="], [[unicodedata.normalize("NFC", text) for text in beyond]])
-    return scores - model._words.weights_of(keys)
+    return exported_scores(model, [{"brand": text} for text in texts])
 
 
 def of_sql(text, texts, execute, query):
