@@ -171,9 +171,14 @@ class RankingPipeline(QueryStep, compose.Pipeline):
         return "\n\n".join(texts)
 
     def _record(self, log: list[Undo], block: Any = None) -> None:
-        """Add to a log what undoes a change of any step."""
+        """Add to a log what undoes a change of any step; of rows of sparse features, those of the block alone."""
+        if getattr(next(reversed(self.steps.values()), None), "_rows", None) is None:
+            block = None
         for step in self.steps.values():
-            record(log, step)
+            record(log, step, block)
+            if block is not None and not step._is_ranker and not step._keeps_columns:
+                # What learns makes of it cannot be known before it learns.
+                block = None if step.abilities.learns else step._transform_block(block)
 
     @property
     def _ranker(self) -> Ranker:
