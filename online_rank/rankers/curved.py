@@ -82,8 +82,8 @@ def _note_ignored(ranker: Any, texts: Texts) -> None:
         _IGNORED[ranker] = Counter()
         if decided := [name for name in texts.ignored if name not in texts.declared]:
             warnings.warn(
-                f"{type(ranker).__name__}: the values of {decided[0]!r} hardly ever come again, as ids; they are ignored, and "
-                "counted (attribute n_ignored); kinds= decides otherwise",
+                f"{type(ranker).__name__}: values of {decided[0]!r} hardly ever come again, as ids, or are no texts as others; "
+                "they are ignored, and counted (attribute n_ignored); kinds= decides otherwise",
                 stacklevel=2,
             )
     _IGNORED[ranker].update(texts.ignored)
@@ -154,7 +154,7 @@ class CurveReader(Reader):
     def _read(self, step: Any, block: Block, learns: bool) -> tuple[Texts, Block]:
         """What is read of documents, by the features that are known."""
         texts = Texts(step, block, learns)
-        return texts, read_block(block, levels_of(step), texts.trimmed, texts.take)
+        return texts, read_block(block, levels_of(step), texts.trimmed, texts.take, texts.taken)
 
     def _known_read(self, step: Any, block: Block, learns: bool) -> tuple[Texts, Block]:
         """As `_read`, of the same query as `with_known` just before."""
@@ -236,7 +236,7 @@ class CurvedRanker(Ranker):
 
     @property
     def n_ignored(self) -> int:
-        """How many values of ignored features it met since it was made or loaded, in what it ranked and learned."""
+        """How many values of ignored features, and odd ones of texts, it has met since it was made or loaded."""
         return sum(_IGNORED.get(self, Counter()).values())
 
     @property

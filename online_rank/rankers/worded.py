@@ -90,6 +90,14 @@ class Texts:
         self.full: list[Hashable] = []
         self.known: Levels | None = None
 
+    @property
+    def taken(self) -> frozenset[Hashable]:
+        """The features that are texts, or ignored, whatever values a query has."""
+        if not self.declared and self.ranker._kinds is None:
+            return frozenset()
+        kinds = self.kinds.known() | self.declared
+        return frozenset(name for name, kind in kinds.items() if kind != CATEGORY)
+
     def take(self, name: Hashable, rows: list[int], values: list[Any], levels: Levels) -> bool:
         """Whether the values of a feature are no columns: words, or ids, which are left out."""
         self.known, declared = levels, self.declared.get(name)
@@ -98,6 +106,9 @@ class Texts:
             return False
         given = [(i, text) for i, value in zip(rows, values, strict=True) if isinstance(value, str) and (text := _plain(value))]
         if not given:
+            if not known and (declared or self.kinds.of(name)) in (TEXT, IGNORED):
+                self._note_odd(name, values)
+                return True
             self._take_lists(name, rows, values)
             return False
         texts = [value for _, value in given]
@@ -113,9 +124,19 @@ class Texts:
             return False
         if kind == TEXT:
             self.texts[name] = [i for i, _ in given], [words_of(value) for value in texts]
+            if len(given) < len(values):
+                self._note_odd(name, values)
         elif kind == IGNORED:
             self.ignored[name] = len(texts)
         return kind in (TEXT, IGNORED)
+
+    def _note_odd(self, name: Hashable, values: list[Any]) -> None:
+        """Count values of a text that are no texts, which are missing; a query of such values speaks against a text."""
+        odd = sum(not (value is None or isinstance(value, str) or value != value) for value in values)
+        if odd:
+            self.ignored[name] = odd
+            if odd == len(values) and name not in self.seen:
+                self.seen[name] = Seen(min(odd / WHOLE, 1.0), 0.0, 0.0, np.zeros(0, dtype=np.uint32))
 
     def _kind_of(self, name: Hashable, texts: list[str], whole: int = WHOLE) -> str:
         """The kind of a feature with these values; what they show is kept where it is to be learned, or nothing is known."""
@@ -401,7 +422,7 @@ def _entries_of_two(ranker: Any, block: Block, a: int, b: int) -> Iterator[tuple
     two, texts = ((1.0, a), (-1.0, b)), None
     if type(block.X) is list:
         levels, texts = Levels(ranker._columns.names, ranker.max_levels), Texts(ranker, block, False)
-        block = read_block(block, levels, None, texts.take)
+        block = read_block(block, levels, None, texts.take, texts.taken)
     found = loose_in(ranker, block, False)
     for sign, i in two:
         for entry in texts.named(i) if texts is not None else ():

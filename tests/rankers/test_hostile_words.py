@@ -119,6 +119,39 @@ def test_odd_values_in_a_column_of_texts_change_nothing_for_others():
         assert scores[:2] == pytest.approx(model.predict_one([*x, {"price": 1.0}])[:2])
 
 
+@pytest.mark.parametrize("odd", [1.5, True, ["a b", "c"], [1.0, 2.0], None, float("nan")], ids=repr)
+@pytest.mark.parametrize("kinds", [None, {"title": "text"}], ids=["decided", "declared"])
+def test_a_query_of_odd_values_alone_does_not_end_a_column_of_texts(odd, kinds):
+    """One query whose titles were all numbers, or vectors, made every later text an error."""
+    model, rng = AdditiveRanker(trees=0, kinds=kinds), np.random.default_rng(0)
+
+    def query():
+        return [{"title": " ".join(f"w{j}" for j in rng.integers(0, 3000, 5)), "price": 1.0} for _ in range(8)]
+
+    for _ in range(20):
+        model.learn_one(query(), rng.integers(0, 3, 8).tolist())
+    words = model.n_words
+    model.learn_one([{"title": odd, "price": 1.0}, {"title": odd, "price": 2.0}], [1, 0])
+    assert model.n_ignored == (0 if odd is None or odd != odd else 2)
+    model.learn_one(query(), rng.integers(0, 3, 8).tolist())
+    assert model.feature_kinds == {"price": "number", "title": "text"}
+    assert model.n_words > words
+
+
+def test_a_text_that_is_numbers_from_now_on_is_a_number():
+    model = taught()
+    rng = np.random.default_rng(1)
+    for t in range(12):
+        x = [{"title": f"new words {t} {i}", "price": 1.0} for i in range(20)]
+        model.learn_one(x, rng.integers(0, 3, 20).tolist())
+    assert model.feature_kinds["title"] == "text"
+    for _ in range(60):
+        model.learn_one(
+            [{"title": float(value), "price": 1.0} for value in rng.normal(size=20)], rng.integers(0, 3, 20).tolist()
+        )
+    assert "title" in model.feature_names
+
+
 def test_a_query_without_any_text_and_one_without_features():
     model = taught(kinds={"title": "text"})
     before = model.n_words
