@@ -171,7 +171,7 @@ class RankingPipeline(QueryStep, compose.Pipeline):
         return "\n\n".join(texts)
 
     def _record(self, log: list[Undo], block: Any = None) -> None:
-        """Add to a log what undoes a change of any step; of rows of sparse features, those of the block alone."""
+        """Add to a log what undoes a change of any step; of sparse features, the rows in the block alone."""
         if getattr(next(reversed(self.steps.values()), None), "_rows", None) is None:
             block = None
         for step in self.steps.values():

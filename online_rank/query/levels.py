@@ -142,7 +142,7 @@ def read_documents(
     in ISO 8601. Other texts are levels, without the blanks around them, and so are booleans, "true" and "false"; lists of texts
     are several. Where a feature is a number, booleans alone are 1 and 0. `trimmed` counts texts with blanks, by feature. `take`
     is called with each feature, the documents that have it, their values and the levels: it says whether it takes the feature.
-    It is not asked about queries of numbers alone, but for features that are `taken` whatever their values are.
+    Of queries of numbers alone it is asked about features in `taken`.
 
     Raises
     ------

@@ -92,7 +92,7 @@ class Texts:
 
     @property
     def taken(self) -> frozenset[Hashable]:
-        """The features that are texts, or ignored, whatever values a query has."""
+        """The features that are texts, or ignored, also in a query without texts."""
         if not self.declared and self.ranker._kinds is None:
             return frozenset()
         kinds = self.kinds.known() | self.declared

@@ -187,7 +187,7 @@ STREAMS = {
 
 
 @pytest.mark.parametrize("make", STREAMS.values(), ids=STREAMS)
-def test_streams_without_texts_are_learned_as_if_there_were_no_words(monkeypatch, make):
+def test_streams_without_texts_are_learned_as_by_a_reader_without_words(monkeypatch, make):
     """Every bit of what is served, and of the state, is as by a reader that knows no texts."""
 
     def learned():
