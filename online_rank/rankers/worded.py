@@ -49,6 +49,8 @@ _MORE, _AT_ONCE, _LEAST = 2.0, 16, 1e-9
 #: Names of the columns that a text makes.
 _LENGTH, _SHARE, _PHRASE = "words of {}", "query words in {}", "query phrase in {}"
 _NOTHING = Kinds()
+#: Types of values of which none is a text.
+_PLAIN_NUMBERS = frozenset((float, int, bool, type(None)))
 
 
 def columns_made(names: Sequence[Hashable], texts: Sequence[Hashable]) -> tuple[str, ...]:
@@ -103,6 +105,8 @@ class Texts:
         self.known, declared = levels, self.declared.get(name)
         known = levels.levels_of(name)
         if not known and declared is None and levels.kind_of(name) == "number":
+            return False
+        if not known and declared is None and not self.kinds.knows(name) and _PLAIN_NUMBERS.issuperset(map(type, values)):
             return False
         given = [(i, text) for i, value in zip(rows, values, strict=True) if isinstance(value, str) and (text := _plain(value))]
         if not given:
