@@ -35,3 +35,19 @@ def test_explain_prints_the_kinds(tmp_path, capsys):
     code, told, errors = run_command(capsys, "explain", model, file, "--query", "qid", "--document", "docid", "--id", "1")
     assert code == 0, errors
     assert "kinds of features: brand is a category, title is a text, sku is ignored" in told
+
+
+def test_train_refuses_kinds_of_columns_that_are_not_there_or_have_numbers(tmp_path, capsys):
+    """A misspelt name was silently without effect, and so was a kind of numbers."""
+    file = tmp_path / "queries.jsonl"
+    rows = [{"qid": q, "grade": i % 3, "title": f"shoe w{i}", "price": i} for q in range(3) for i in range(6)]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    columns = ("--query", "qid", "--grade", "grade")
+    code, _, errors = run_command(capsys, "train", file, *columns, "--kind", "titel=text")
+    assert code == 2
+    assert "no column 'titel'; there are" in errors
+    code, _, errors = run_command(capsys, "train", file, *columns, "--kind", "price=text")
+    assert code == 2
+    assert "'price' is declared 'text'" in errors
+    code, _, errors = run_command(capsys, "train", file, *columns, "--kind", "title=text")
+    assert code == 0, errors
