@@ -42,8 +42,9 @@ from online_rank.rankers.members import BY_NUMBER, CURVES, MEMBERS, Members, mem
 from online_rank.rankers.mixed import mix
 from online_rank.rankers.perceptron import PerceptronRanker
 from online_rank.rankers.signs import checked_signs, require_in_array, signs_of_columns
+from online_rank.rankers.weighed_levels import curves_of_levels, n_beyond
 from online_rank.rankers.with_vectors import adapted, learn_with_vectors, without_vectors_of
-from online_rank.rankers.worded import columns_made, curves_of_levels, learn_words, length_of, n_beyond, with_words
+from online_rank.rankers.worded import columns_made, learn_words, length_of, with_words
 from online_rank.rankers.words import Words
 
 __all__ = ["MEMBERS", "AdditiveRanker"]

@@ -24,7 +24,8 @@ from online_rank.query.levels import Levels, is_level, read_block, read_known
 from online_rank.query.words import Worded
 from online_rank.rankers import loose
 from online_rank.rankers.perceptron import PerceptronRanker
-from online_rank.rankers.worded import Texts, let_stale_leave, renew_levels
+from online_rank.rankers.weighed_levels import let_stale_leave, renew_levels
+from online_rank.rankers.worded import Texts
 
 __all__ = ["CurvedRanker", "as_read", "cells_of", "n_curves"]
 

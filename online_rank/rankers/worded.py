@@ -13,11 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from online_rank.base import leaving
 from online_rank.base.explain import Split
-from online_rank.base.form import Curves
 from online_rank.base.kinds import CATEGORY, IGNORED, TEXT, WHOLE, Kinds, Seen
-from online_rank.base.reader import own_names
 from online_rank.query import Block, with_features
 from online_rank.query.levels import Levels, read_block
 from online_rank.query.names import in_nfc
@@ -30,12 +27,8 @@ from online_rank.rankers.words import WORDS_OF_FEATURE, Words
 __all__ = [
     "Texts",
     "columns_made",
-    "curves_of_levels",
     "learn_words",
     "length_of",
-    "let_stale_leave",
-    "n_beyond",
-    "renew_levels",
     "with_words",
 ]
 
@@ -43,9 +36,6 @@ __all__ = [
 _OF_QUERY, _OF_TEXT = 16, 64
 #: Evidence of one value of the context: four queries count as a whole.
 _CONTEXT = 4
-#: A level takes the place of one in use if it counts more than this many times as much; the most that a query renews, and the
-#: least difference.
-_MORE, _AT_ONCE, _LEAST = 2.0, 16, 1e-9
 #: Names of the columns that a text makes.
 _LENGTH, _SHARE, _PHRASE = "words of {}", "query words in {}", "query phrase in {}"
 _NOTHING = Kinds()
@@ -332,46 +322,6 @@ def _account_of(ranker: Any) -> HedgeAccount:
     return account
 
 
-def let_stale_leave(step: Any, levels: Levels) -> None:
-    """Let levels leave whose feature is no category any more."""
-    kinds = step._kinds
-    if kinds is None or not levels.columns or _is_held(step):
-        return
-    kinds = {**kinds.known(), **(step.kinds or {})}
-    gone = {name for name in levels.categories() if kinds.get(name, CATEGORY) in (TEXT, IGNORED)}
-    if gone:
-        own = step._columns.names
-        leaving.leave(step, np.array([j for j, name in enumerate(own) if j not in levels.of_any(gone)], dtype=np.int64))
-
-
-def renew_levels(step: Any, texts: Texts, levels: Levels) -> None:
-    """Let levels without a column take the place of levels that count less lately: of half the weight at most."""
-    words: Words | None = step._words
-    if words is None or _is_held(step):
-        return
-    gone: set[int] = set()
-    for name, (_, lists) in texts.levels.items():
-        used = levels.levels_of(name)
-        others = [*({level for own in lists for level in own} - used.keys())] if levels.is_full(name) else []
-        if not others:
-            continue
-        counts = words.counts_of(keys_of([f"{name}="], [others]))
-        in_use, keys = levels.remembered(name, _keys_in_use)
-        weights = words.counts_of(keys)
-        order = np.argsort(weights, kind="stable")[: min(len(counts), _AT_ONCE)]
-        best = -np.sort(-counts)[: len(order)]
-        n = int((best > _MORE * weights[order] + _LEAST).sum())
-        gone |= {levels.column(name, in_use[k]) for k in order[:n].tolist()}
-    if gone:
-        leaving.leave(step, np.array([j for j in range(len(step._columns.names)) if j not in gone], dtype=np.int64))
-
-
-def _keys_in_use(levels: Levels, name: Hashable) -> tuple[list[str], np.ndarray]:
-    """The levels of a category that have a column, and their keys."""
-    in_use = [level for level in levels.levels_of(name) if level is not None]
-    return in_use, keys_of([f"{name}="], [in_use])
-
-
 def with_words(ranker: Any, told: Split, block: Block, a: int, b: int) -> Split:
     """How the difference between two documents is split, with their words: each is called "title=red", a pair "red x shoe"."""
     words: Words = ranker._words
@@ -388,39 +338,6 @@ def with_words(ranker: Any, told: Split, block: Block, a: int, b: int) -> Split:
     return told._replace(names=tuple(names), values=np.array(values), pairs=pairs)
 
 
-def curves_of_levels(ranker: Any) -> Curves:
-    """What levels with a column add to a score that is served, by their weights as words. A level is 1 or 0.
-
-    Raises TypeError if there are other words: engines cannot compute these yet.
-    """
-    words: Words = ranker._words
-    if ranker.text_features or words.has_pairs or words.has_names:
-        raise TypeError(
-            "it has learned words of texts, or pairs of the context with levels, which engines cannot compute yet; for a model "
-            "that can be exported leave texts out (features=), or declare them: AdditiveRanker(kinds={'title': 'ignored'})"
-        )
-    levels = Levels(own_names(ranker), ranker.max_levels)
-    places, weights = [], []
-    for name in filter(levels.is_full, levels.categories()):
-        own, keys = _keys_in_use(levels, name)
-        places += [levels.column(name, level) for level in own]
-        weights += words.weights_of(keys).tolist()
-    knots = tuple((np.array([0.0, 1.0]), np.array([0.0, weight])) for weight in weights)
-    return Curves(np.array(places, dtype=np.int64), knots)
-
-
-def n_beyond(ranker: Any) -> int:
-    """How many levels without a column have a weight, which engines count as all others without one."""
-    words: Words | None = ranker._words
-    if words is None or not words.share:
-        return 0
-    levels = Levels(own_names(ranker), ranker.max_levels)
-    own = [
-        keys_of([f"{name}="], [[each for each in levels.levels_of(name) if each is not None]]) for name in levels.categories()
-    ]
-    return words.n_words - sum(int((words.rows_of(keys) >= 0).sum()) for keys in own)
-
-
 def _entries_of_two(ranker: Any, block: Block, a: int, b: int) -> Iterator[tuple[float, tuple[Hashable, int, float]]]:
     """The entries of two documents, of the second with sign -1: what each is called, its key and its value."""
     two, texts = ((1.0, a), (-1.0, b)), None
@@ -434,8 +351,3 @@ def _entries_of_two(ranker: Any, block: Block, a: int, b: int) -> Iterator[tuple
         if found is not None:
             for entry in zip(found.names, found.keys.tolist(), found.values[i].tolist(), strict=True):
                 yield sign, entry
-
-
-def _is_held(step: Any) -> bool:
-    """Whether rankers around a step keep state in its columns."""
-    return bool(step._holds_features) or any(owner._is_ranker and owner._wrapped for owner in step._lock.owners)
