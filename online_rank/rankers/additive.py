@@ -38,6 +38,7 @@ from online_rank.rankers.fading import factor_of, left_after
 from online_rank.rankers.growing_trees import GrowingTrees
 from online_rank.rankers.hedge import LEAST, HedgeAccount, OuterHedge, opening
 from online_rank.rankers.leaf_tables import form_of_leaves, mapped_for_trees, split_by_leaves
+from online_rank.rankers.loose import may_meet_words
 from online_rank.rankers.members import BY_NUMBER, CURVES, MEMBERS, Members, members_of, n_candidates, without_plain
 from online_rank.rankers.mixed import mix
 from online_rank.rankers.perceptron import PerceptronRanker
@@ -628,8 +629,8 @@ class AdditiveRanker(CurvedRanker):
         return keep
 
     def _learn_block(self, block: Block, changes: all_or_nothing | None = None) -> None:
-        if len(block.w) > 1 and type(block.X) is list and self._linear is None:
-            # What a text is, and the columns of a vector, follow from the queries before.
+        if len(block.w) > 1 and self._linear is None and (type(block.X) is list or may_meet_words(self, block)):
+            # What a text is, and the columns of a vector, follow from the queries before; so do names that are words.
             if changes is not None:
                 changes.include(self, block)
             for query in block.each():

@@ -16,7 +16,7 @@ from online_rank.query import Block, SparseRows, with_features
 from online_rank.query.levels import is_level
 from online_rank.query.words import Entries, Worded, joined, keys_of
 
-__all__ = ["Loose", "attached", "loose_in", "without"]
+__all__ = ["Loose", "attached", "loose_in", "may_meet_words", "without"]
 
 #: Features from which on new names may be words; and queries of words: they have at least this many names, and documents have
 #: less than this share of them.
@@ -40,7 +40,7 @@ class Loose(NamedTuple):
 def loose_in(ranker: Any, block: Block, learns: bool) -> Loose | None:
     """The columns of an array with names that are words to a ranker: those that it knows as words, and new ones if it learns.
 
-    The first query of a block decides about new ones. Levels are no such names, however many there are.
+    Levels are no such names, however many there are.
     """
     words, own = ranker._words, ranker._columns
     may_begin = learns and ranker._n_features >= _SETTLED
@@ -56,12 +56,19 @@ def loose_in(ranker: Any, block: Block, learns: bool) -> Loose | None:
     keys, values = keys_of([_BEGINNING], [texts]), np.nan_to_num(block.X[:, columns], nan=0.0, posinf=np.inf, neginf=-np.inf)
     chosen = np.zeros(len(keys), dtype=bool) if words is None else words.rows_of(keys) >= 0
     if may_begin:
-        first, is_own = block.X[: int(block.offsets[1])], np.array([not is_level(name) for name in names])
-        chosen |= _are_words(first[:, is_own], np.searchsorted(np.flatnonzero(is_own), columns))
+        is_own = np.array([not is_level(name) for name in names])
+        chosen |= _are_words(block.X[:, is_own], np.searchsorted(np.flatnonzero(is_own), columns))
     chosen &= np.isfinite(values).all(axis=0)
     if not chosen.any():
         return None
     return Loose(columns[chosen], tuple(names[j] for j in columns[chosen].tolist()), keys[chosen], values[:, chosen])
+
+
+def may_meet_words(ranker: Any, block: Block) -> bool:
+    """Whether names that a ranker does not know as columns may be words to it, so that each query decides about its own."""
+    own = ranker._columns
+    settled = own is not None and (ranker._n_features >= _SETTLED or ranker._words is not None)
+    return bool(settled and block.names is not None and own.missing(block.names))
 
 
 def _are_words(X: np.ndarray, columns: np.ndarray) -> np.ndarray:

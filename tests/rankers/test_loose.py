@@ -3,6 +3,7 @@
 import copy
 
 import numpy as np
+import pandas as pd
 import pytest
 from river import compose, feature_extraction
 
@@ -118,3 +119,24 @@ def test_wide_numbers_that_all_have_keep_their_curves():
         model.learn_one([{f"n{j}": float(rng.normal()) for j in names} for _ in range(6)], [0, 1, 2, 0, 1, 2])
     assert model.n_features == 310
     assert model.n_words == 0
+
+
+def test_a_block_of_a_frame_is_its_queries():
+    """A column that is zero in the first query of a block may have a curve, as it gets one if its query comes alone."""
+    rng = np.random.default_rng(0)
+    known = pd.DataFrame(rng.normal(size=(6, 300)), columns=[f"n{j}" for j in range(300)])
+    wide = pd.DataFrame(np.zeros((40, 120)), columns=[f"m{j}" for j in range(120)])
+    for i in range(40):
+        wide.iloc[i, rng.choice(119, 5, replace=False)] = 0.5
+    wide.iloc[20:, 119] = rng.normal(size=20)
+    grades, qid = rng.integers(0, 3, 40), np.repeat([0, 1], 20)
+    one, many = AdditiveRanker(trees=0), AdditiveRanker(trees=0)
+    for model in (one, many):
+        model.learn_one(known, [0, 1, 2, 0, 1, 2])
+    with pytest.warns(UserWarning, match="as words do"):
+        many.learn_many(wide, grades, qid)
+    with pytest.warns(UserWarning, match="as words do"):
+        one.learn_one(wide[:20], grades[:20])
+    one.learn_one(wide[20:], grades[20:])
+    assert "m119" in one.feature_names
+    assert to_bytes(one) == to_bytes(many)
