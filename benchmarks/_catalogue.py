@@ -192,6 +192,13 @@ CATALOGUE: dict[str, list[Entry]] = {
     "promises": [Entry("", "0 to 449", "15 minutes", reason="a quarter of an hour of simulated votes")],
     "stores": [Entry("", "0", "1 minute", times=True)],
     "transformers": [Entry("Time", "0", "5 minutes", times=True), Entry("", _NO_SEED, "1 minute")],
+    "words": [
+        Entry("Titles", "0 to 4", "3 minutes", by="benchmarks.words --part quality --seeds 1"),
+        Entry("Levels", "0 to 4", "3 minutes", by="benchmarks.words --part levels --seeds 1"),
+        Entry("Behind", "0", "4 minutes", times=True),
+        Entry("100,000", "0", "3 minutes", reason="memory and times of a long stream"),
+        Entry("", "0 to 4", "12 minutes", by="benchmarks.words --part levels --seeds 1"),
+    ],
     "vectors": [
         Entry("Processor time", "0", "1 minute", times=True),
         Entry("Where the cosine", "0", "1 minute"),

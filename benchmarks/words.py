@@ -1,25 +1,47 @@
-"""What are words worth in the default, and what do they cost?
+"""What are words worth in the default, what do they cost, and what happens to levels that come and go?
 
-    python -m benchmarks.words [--seeds 5] [--peers FILE]
+    python -m benchmarks.words [--seeds 5] [--first 0] [--part quality|levels|tfidf|memory]
 
-FILE has the stream `sparse_categories`: titles, brands in a long tail, a price, and a segment in the context. Each query is
-ranked, then learned; quality is NDCG@10 over the 250 queries after 250 and after 900. Vowpal Wabbit learns each query as a
-cost-sensitive example, with cost 4 - grade. Times are processor time of ranking and learning a query, medians, in turns.
+The streams are in `benchmarks._word_streams`. Each query is ranked, then learned. Times are processor time of ranking and
+learning a query. Vowpal Wabbit learns each query as a cost-sensitive example, with cost 4 - grade. `memory` takes 100,000
+queries of words drawn from a million.
 """
 
-import importlib
-import sys
+import functools
+import gc
 import time
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from river import compose, feature_extraction
 
-from benchmarks._common import parser
-from online_rank import AdditiveRanker, HashedFeatures, MaxAbsStreamScaler, PerceptronRanker
+from benchmarks import _word_streams as streams
+from benchmarks._common import parser, save, table
+from online_rank import (
+    AdditiveRanker,
+    ForEachDocument,
+    HashedFeatures,
+    MaxAbsStreamScaler,
+    PerceptronRanker,
+    measure,
+)
+from online_rank.base.forgetting import parts_of
+from online_rank.rankers.growing_trees import GrowingTrees
 from online_rank.storage.files import to_bytes
 
-MARKS, AFTER = (250, 900), 250
+MARKS, AFTER, QUERIES = (250, 900), 250, 1150
+NDCG = measure("ndcg@10")
+#: Made-up brands of the one query of the flood; queries after it, and brands in them.
+FLOOD, FLOODED, IN_USE = 120, 1500, 30
+#: Brands in use where they turn over, queries until a tenth is replaced, and a number of levels that none misses.
+TURNING, EACH, ENOUGH, TURNED = 100, 200, 10_000, 2000
+#: Queries behind TFIDF, and how many more are timed.
+TFIDF, STRETCH = 20_000, 1000
+#: Queries, words, and queries between looks at memory.
+LONG, VOCABULARY, LOOK = 100_000, 1_000_000, 10_000
 
 
 class Wabbit:
@@ -66,57 +88,194 @@ class Ours:
         return np.array(self.model.predict_one(x, **self._context(segment)))
 
 
+#: What the costs are compared with.
+_HASHED = r"`HashedFeatures \| MaxAbsStreamScaler \| PerceptronRanker`"
 CONTESTANTS: dict[str, Any] = {
-    "AdditiveRanker()": lambda: Ours(AdditiveRanker()),
-    "AdditiveRanker(), segment": lambda: Ours(AdditiveRanker(), segmented=True),
-    "HashedFeatures | MaxAbs | Perceptron": lambda: Ours(
-        HashedFeatures(text=("title",)) | MaxAbsStreamScaler() | PerceptronRanker()
-    ),
+    "`AdditiveRanker()`": lambda: Ours(AdditiveRanker()),
+    "`AdditiveRanker()`, segment": lambda: Ours(AdditiveRanker(), segmented=True),
+    _HASHED: lambda: Ours(HashedFeatures(text=("title",)) | MaxAbsStreamScaler() | PerceptronRanker()),
     "Vowpal Wabbit csoaa": lambda: Wabbit("--ignore s"),
     "Vowpal Wabbit csoaa -q sb": lambda: Wabbit("-q sb"),
 }
 
 
-def stream(peers: Any, seed: int, n: int) -> Any:
-    """Queries: documents, grades, segment."""
-    for query in peers.sparse_categories(seed, n=n):
-        x = [
-            {"brand": f"b{brand}", "price": float(price), "title": " ".join(f"w{word}" for word in words)}
-            for brand, price, words in zip(query["brand"], query["price"], query["tok"], strict=True)
-        ]
-        yield x, query["y"].tolist(), query["context"]["segment"]
+def ndcg(scores: Any, grades: list[int]) -> float:
+    """NDCG@10; NaN of a query without a relevant document."""
+    return float(NDCG.value(scores, grades)) if any(grades) else np.nan
+
+
+def timed(call: Callable[[], Any]) -> tuple[Any, float]:
+    """What a call gives, and its milliseconds of the processor."""
+    start = time.process_time()
+    given = call()
+    return given, 1e3 * (time.process_time() - start)
+
+
+def _one_seed(seed: int) -> tuple[dict[str, list[float]], str]:
+    """Of each contestant NDCG@10 after both marks and the median milliseconds of a query; and the default's words and bytes."""
+    models = {name: make() for name, make in CONTESTANTS.items()}
+    values: dict[str, list[float]] = {name: [] for name in models}
+    times: dict[str, list[float]] = {name: [] for name in models}
+    for x, y, segment in streams.titles(seed, QUERIES):
+        for name, model in models.items():
+            scores, scored = timed(functools.partial(model.score, x, segment))
+            _, learned = timed(functools.partial(model.learn, x, y, segment))
+            times[name].append(scored + learned)
+            values[name].append(ndcg(scores, y))
+    default = models["`AdditiveRanker()`"].model
+    whole, window = len(to_bytes(default)), sum(trees.bytes_of_queries for trees in parts_of(default, GrowingTrees))
+    size = f"{whole / 1e6:.2f} MB with {default.n_words:,} words, {(whole - window) / 1e6:.2f} without these queries"
+    return {
+        name: [*(float(np.nanmean(values[name][a : a + AFTER])) for a in MARKS), float(np.median(times[name]))]
+        for name in models
+    }, size
+
+
+def quality(seeds: range) -> str:
+    """The page's section on titles."""
+    runs = [_one_seed(seed) for seed in seeds]
+    hashed = np.mean([found[_HASHED][2] for found, _ in runs])
+    rows = []
+    for name in CONTESTANTS:
+        mean = np.mean([found[name] for found, _ in runs], axis=0)
+        rows.append((name, f"{mean[0]:.4f}", f"{mean[1]:.4f}", f"{mean[2]:.2f}", f"{mean[2] / hashed:.2f}"))
+    sizes = "; ".join(size for _, size in runs)
+    return (
+        "## Titles, brands and prices\n\nNDCG@10 of the 250 queries after 250 and after 900, and processor time of ranking and "
+        "learning a query. Files of the default at the end, which have the last queries, of which "
+        f"trees grow: {sizes}. {_file_of_many_words()}\n\n"
+        + table(("", "after 250", "after 900", "ms", "times the hashed perceptron"), rows)
+    )
+
+
+def _file_of_many_words() -> str:
+    """The size of the file of a model with 10,000 words."""
+    model = AdditiveRanker()
+    for x, y in streams.open_titles(0, 1000, 10_000, m=10):
+        model.learn_one(x, y)
+    return f"After 1,000 queries of an open vocabulary: {model.n_words:,} words, {len(to_bytes(model)) / 1e6:.2f} MB."
+
+
+def _first_values(model: Any, queries: Any) -> float:
+    """What the first documents of rankings are worth, over what the best ones are worth."""
+    got = best = 0.0
+    for x, y, worth in queries:
+        got += worth[int(np.argmax(model.predict_one(x)))]
+        best += worth.max()
+        model.learn_one(x, y)
+    return float(got / best)
+
+
+def levels(seeds: range) -> str:
+    """The page's section on levels."""
+    flooded, calm, least, most = [], [], [], []
+    for seed in seeds:
+        model, rng = AdditiveRanker(), np.random.default_rng(seed)
+        model.learn_one([{"brand": f"made up {i}"} for i in range(FLOOD)], rng.integers(0, 3, FLOOD).tolist())
+        flooded.append(_first_values(model, streams.brands(seed, FLOODED, IN_USE)))
+        calm.append(_first_values(AdditiveRanker(), streams.brands(seed, FLOODED, IN_USE)))
+        for given, values in (({}, least), ({"max_levels": ENOUGH}, most)):
+            own = AdditiveRanker(**given)  # type: ignore[arg-type]
+            values.append(_ndcg_of(own, streams.brands(seed, TURNED, TURNING, EACH)))
+    found = flooded, calm, least, most, np.subtract(least, most)
+    return (
+        f"## Levels that come and go\n\nA flood: {FLOOD} made-up brands in one query, then {FLOODED:,} queries of {IN_USE} "
+        "brands; what the first document is worth, over the best of the query, from the first of these on. Turnover: of "
+        f"{TURNING} brands a tenth is replaced every {EACH} queries; NDCG@10 of {TURNED:,} queries, with `max_levels` 100 "
+        f"and {ENOUGH:,}.\n\n"
+        + table(
+            ("seed", "after the flood", "without it", "turnover", f"turnover, {ENOUGH:,} levels", "less"),
+            [
+                *((k, *(f"{v:.4f}" for v in row)) for k, *row in zip(seeds, *found, strict=True)),
+                ("mean", *(f"{np.mean(own):.4f}" for own in found)),
+            ],
+        )
+    )
+
+
+def _ndcg_of(model: Any, queries: Any) -> float:
+    values = []
+    for x, y, _ in queries:
+        values.append(ndcg(model.predict_one(x), y))
+        model.learn_one(x, y)
+    return float(np.nanmean(values))
+
+
+def _behind_tfidf(more: str | None) -> Any:
+    words = feature_extraction.TFIDF(on="title")
+    return ForEachDocument(words if more is None else words + compose.Select(more)) | AdditiveRanker()
+
+
+def tfidf(seeds: range) -> str:
+    """The page's section on river's TFIDF in front of the default."""
+    rows = []
+    for name, more in (("titles", None), ("titles and prices", "price")):
+        late, new = _behind_tfidf(more), _behind_tfidf(more)
+        times: dict[bool, list[float]] = {False: [], True: []}
+        values = []
+        for t, (x, y, _) in enumerate(streams.titles(seeds[0], TFIDF + STRETCH)):
+            documents = [{key: one[key] for key in ("title", more) if key} for one in x]
+            if t < TFIDF:
+                late.learn_one(documents, y)
+                continue
+            for model in (late, new) if t % 2 else (new, late):
+                scores, scored = timed(functools.partial(model.predict_one, documents))
+                _, learned = timed(functools.partial(model.learn_one, documents, y))
+                times[model is late].append(scored + learned)
+                if model is late:
+                    values.append(ndcg(scores, y))
+        first, last = float(np.median(times[False])), float(np.median(times[True]))
+        figures = f"{first:.2f}", f"{last:.2f}", f"{last / first:.2f}", f"{np.nanmean(values):.4f}"
+        ranker: Any = late["AdditiveRanker"]
+        rows.append((name, *figures, ranker.n_features, ranker.n_words))
+    return (
+        f"## Behind river's TFIDF\n\nA model that has learned {TFIDF:,} queries, and a new one, which both rank and learn the "
+        f"next {STRETCH:,} in turns; medians of milliseconds. NDCG@10 of the first.\n\n"
+        + table(("", "new", f"after {TFIDF:,}", "last over first", "NDCG@10", "features", "words"), rows)
+    )
+
+
+def memory(seeds: range) -> str:
+    """The page's section on memory with an open vocabulary."""
+    model, rows, times = AdditiveRanker(), [], []
+    for t, (x, y) in enumerate(streams.open_titles(seeds[0], LONG, VOCABULARY), 1):
+        _, scored = timed(functools.partial(model.predict_one, x))
+        _, learned = timed(functools.partial(model.learn_one, x, y))
+        times.append(scored + learned)
+        if t % LOOK == 0:
+            gc.collect()
+            held = int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 1e6
+            size = len(to_bytes(model)) / 1e6
+            rows.append(
+                (
+                    f"{t:,}",
+                    f"{np.median(times[-LOOK:]):.2f}",
+                    f"{held:.0f}",
+                    f"{size:.1f}",
+                    f"{model.n_words:,}",
+                    f"{model.n_left_words:,}",
+                )
+            )
+    return (
+        f"## {LONG:,} queries of {VOCABULARY:,} words\n\nFive documents of six words each; medians of milliseconds of ranking "
+        "and learning a query, memory of the process before it is saved, and the file.\n\n"
+        + table(("queries", "ms", "memory, MB", "file, MB", "words", "words that left"), rows)
+    )
+
+
+PARTS: dict[str, Callable[[range], str]] = {"quality": quality, "levels": levels, "tfidf": tfidf, "memory": memory}
 
 
 def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--seeds", type=int, default=5)
-    arguments.add_argument("--queries", type=int, default=1150)
-    arguments.add_argument("--peers", type=Path, default=Path("../shared/generate/peers_streams.py"))
+    arguments.add_argument("--first", type=int, default=0, help="the first seed")
+    arguments.add_argument("--part", choices=PARTS)
     chosen = arguments.parse_args()
-    sys.path.insert(0, str(chosen.peers.parent))
-    peers = importlib.import_module(chosen.peers.stem)
-    found: dict[str, list[list[float]]] = {name: [] for name in CONTESTANTS}
-    for seed in range(chosen.seeds):
-        models = {name: make() for name, make in CONTESTANTS.items()}
-        values: dict[str, list[float]] = {name: [] for name in models}
-        times: dict[str, list[float]] = {name: [] for name in models}
-        for x, y, segment in stream(peers, seed, chosen.queries):
-            for name, model in models.items():
-                start = time.process_time()
-                scores = model.score(x, segment)
-                model.learn(x, y, segment)
-                times[name].append(time.process_time() - start)
-                values[name].append(peers.ndcg10(scores, y))
-        for name, own in values.items():
-            found[name].append([*(float(np.nanmean(own[a : a + AFTER])) for a in MARKS), 1e3 * float(np.median(times[name]))])
-        model = models["AdditiveRanker()"].model
-        print(f"seed {seed}: {model.n_words:,} words, {len(to_bytes(model)):,} bytes", flush=True)
-    hashed = np.mean(found["HashedFeatures | MaxAbs | Perceptron"], axis=0)[2]
-    for name, rows in found.items():
-        mean = np.mean(rows, axis=0)
-        print(
-            f"{name:38s} after 250 {mean[0]:.4f}  after 900 {mean[1]:.4f}  {mean[2]:.2f} ms  {mean[2] / hashed:.2f} of hashed"
-        )
+    warnings.simplefilter("ignore")
+    seeds = range(chosen.first, chosen.first + chosen.seeds)
+    parts = [make(seeds) for name, make in PARTS.items() if chosen.part in (None, name)]
+    save("words", "\n\n".join(["# Words and levels", *parts]), part=chosen.part is not None)
 
 
 if __name__ == "__main__":

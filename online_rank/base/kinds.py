@@ -141,8 +141,8 @@ class Kinds(base.Base):
     def learned(self, seen: Mapping[Hashable, Seen]) -> "Kinds":
         """The kinds after a query that shows this."""
         made = Kinds()
-        made._names = [*self._names, *(name for name in seen if self._place(name) < 0)][:_MOST_FEATURES]
-        n_new = len(made._names) - len(self._names)
+        new = sorted((name for name in seen if self._place(name) < 0), key=lambda name: -seen[name].weight)[:_MOST_FEATURES]
+        made._names, n_new = [*self._names, *new], len(new)
         made._codes = np.append(self._codes, np.zeros(n_new, dtype=np.int64))
         made._evidence = _KEEP * np.concatenate([self._evidence, np.zeros((n_new, 3))])
         made._marks = np.concatenate([self._marks, np.zeros((n_new, _REMEMBERED), dtype=np.uint32)])
@@ -152,7 +152,25 @@ class Kinds(base.Base):
                 made._evidence[j] = _with(made._evidence[j], own)
                 made._marks[j, own.marks % _REMEMBERED] = own.marks
                 made._codes[j] = _decided(int(made._codes[j]), made._evidence[j])
+        if len(made._names) > _MOST_FEATURES:
+            made._keep_weightiest()
         return made
+
+    def _keep_weightiest(self) -> None:
+        """Keep the features that queries had most, of which older ones count less."""
+        kept = np.sort(np.argsort(-self._evidence[:, QUERIES], kind="stable")[:_MOST_FEATURES])
+        self._names = [self._names[j] for j in kept.tolist()]
+        self._codes, self._evidence, self._marks = self._codes[kept], self._evidence[kept], self._marks[kept]
+
+    def has_mark(self, name: Hashable, value: str) -> bool:
+        """Whether there is a checksum of a value of a feature."""
+        j, mark = self._place(name), zlib.crc32(_encoded(value))
+        return j >= 0 and mark != 0 and bool(self._marks[j, mark % _REMEMBERED] == mark)
+
+    def forget(self, name: Hashable, value: str) -> None:
+        """Forget the checksum of a value, in place: its owner must not be in use."""
+        if self.has_mark(name, value):
+            self._marks[self._place(name), zlib.crc32(_encoded(value)) % _REMEMBERED] = 0
 
     def _place(self, name: Hashable) -> int:
         return self._names.index(name) if name in self._names else -1

@@ -171,9 +171,14 @@ class RankingPipeline(QueryStep, compose.Pipeline):
         return "\n\n".join(texts)
 
     def _record(self, log: list[Undo], block: Any = None) -> None:
-        """Add to a log what undoes a change of any step."""
+        """Add to a log what undoes a change of any step; of sparse features, the rows in the block alone."""
+        if getattr(next(reversed(self.steps.values()), None), "_rows", None) is None:
+            block = None
         for step in self.steps.values():
-            record(log, step)
+            record(log, step, block)
+            if block is not None and not step._is_ranker and not step._keeps_columns:
+                # What learns makes of it cannot be known before it learns.
+                block = None if step.abilities.learns else step._transform_block(block)
 
     @property
     def _ranker(self) -> Ranker:
@@ -233,6 +238,11 @@ class RankingPipeline(QueryStep, compose.Pipeline):
                 for first in range(0, n_queries, at_once):
                     self._learn_block(block.queries(first, min(first + at_once, n_queries)))
                 return
+            if self._names_by_query:
+                changes.include(self)
+                for query in block.each():
+                    self._learn_block(query)
+                return
         able = self._known or self.abilities
         measures, scaled = able.measures_answers, able.wants_scale
         if block.y is None or not (measures or scaled):
@@ -246,6 +256,12 @@ class RankingPipeline(QueryStep, compose.Pipeline):
         # The scores that would have been served can be computed only before the transformers learn the query.
         for query in block.each():
             self._pass_on(query._replace(answered=self._score_all(query) if measures else None), scaled=scaled)
+
+    @property
+    def _names_by_query(self) -> bool:
+        """Whether an absent name is not a 0, but missing: a block has the names of all its queries."""
+        *before, last = self.steps.values()
+        return last.abilities.takes_missing and any(getattr(step, "_makes_names", False) for step in before)
 
     def _takes_in_turn(self, block: Block) -> bool:
         """Whether all steps can rank and learn a block of graded queries in turn (`_ask_and_learn`)."""

@@ -75,6 +75,9 @@ class QueryStep(base.Estimator):
     #: Whether it can rank or transform a block of queries as each is asked for, and learn them in turn.
     _asks_blocks: ClassVar[bool] = False
 
+    #: Whether what it makes of a block has the columns of the block.
+    _keeps_columns: ClassVar[bool] = False
+
     #: Makes a pipeline of two steps; `online_rank.base.pipeline`, which knows rankers and transformers, sets it.
     _pipeline: ClassVar[Callable[[Any, Any], Any]]
 

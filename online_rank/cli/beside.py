@@ -59,19 +59,28 @@ def with_words(model: Any) -> dict[str, Any] | None:
     if hedge is None or not hedge.account.counted_weight:
         return None
     counted = hedge.account.counted_weight
-    kinds = {str(name): kind for name, kind in ranker.feature_kinds.items() if kind != "number"}
     return {
         "without": 1.0 - float(hedge.losses[0]) / counted,
         "served": 1.0 - hedge.account.served / counted,
         "words": ranker.n_words,
-        "kinds": kinds,
+        "kinds": kinds_of(model),
     }
 
 
 def words_in_words(found: dict[str, Any], measure: str) -> str:
     """The comparison as a line."""
-    kinds = ", ".join(f"{name} is {'a ' if kind != 'ignored' else ''}{kind}" for name, kind in found["kinds"].items())
     return (
         f"without words: {measure} {found['without']:.4f} progressively; with {found['words']:,} words and pairs: "
-        f"{found['served']:.4f} ({kinds})"
+        f"{found['served']:.4f} ({kinds_in_words(found['kinds'])})"
     )
+
+
+def kinds_of(model: Any) -> dict[str, str]:
+    """The kinds of the features of a model that are no numbers; empty for a model that knows no kinds."""
+    kinds: dict[Any, str] = getattr(serving_ranker(model), "feature_kinds", {})
+    return {str(name): kind for name, kind in kinds.items() if kind != "number"}
+
+
+def kinds_in_words(kinds: dict[str, str]) -> str:
+    """Kinds as a part of a sentence."""
+    return ", ".join(f"{name} is {'a ' if kind != 'ignored' else ''}{kind}" for name, kind in kinds.items())

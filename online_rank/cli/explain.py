@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 
+from online_rank.cli.beside import kinds_in_words, kinds_of
 from online_rank.cli.reading import Reading
 from online_rank.cli.runs import queries_for
 
@@ -34,12 +35,19 @@ def explain(
     names = [name or str(i + 1) for i, name in enumerate(docids)]
     a, b = (place if name is None else _place(name, names, query) for name, place in zip(documents, best, strict=False))
     found = explain_one(model, x, known[a], known[b])._replace(a=names[a], b=names[b])
+    kinds = kinds_of(model)
     if not as_json:
         print(found.in_words())
+        if kinds:
+            print(f"kinds of features: {kinds_in_words(kinds)}")
         return
     parts = found._replace(pairs={}).largest_first()
     pairs = [[str(one), str(other), value] for (one, other), value in found.pairs.items()]
-    print(json.dumps(found._asdict() | {"contributions": {str(name): value for name, value in parts}, "pairs": pairs}))
+    print(
+        json.dumps(
+            found._asdict() | {"contributions": {str(name): value for name, value in parts}, "pairs": pairs, "kinds": kinds}
+        )
+    )
 
 
 def _place(name: str, names: list[str], query: str) -> int:

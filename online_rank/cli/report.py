@@ -20,6 +20,7 @@ import online_rank
 from online_rank import plot
 from online_rank.base import serving_ranker, serving_steps
 from online_rank.bounds import Certificate
+from online_rank.cli.beside import kinds_of
 from online_rank.cli.printing import measured
 from online_rank.cli.query_log import WARM_UP, QueryLog, SeenQuery
 from online_rank.evaluate import Trace
@@ -98,6 +99,7 @@ def write_report(
         ("Course", "".join(pictures) or "<p>No query was met.</p>"),
         _learned(model, list(feature_names or ())[: figures["features"]], figures["features"]),
         *_combined(model, feature_names or ()),
+        *_kinds_of(model),
         ("Worst ranked", _worst(log)),
         ("Slowest", _slowest(log)),
         ("Settings", _table([], [(name, _shown(value)) for name, value in settings.items()])),
@@ -134,6 +136,7 @@ def write_figures(
         ("Figures", f"<p>{html.escape(figures['verdict'])}</p>" + _table([], rows)),
         _learned(model, names, figures["features"]),
         *_combined(model, names),
+        *_kinds_of(model),
         ("Settings", _table([], [(name, _shown(value)) for name, value in settings.items()])),
         ("Run it again", _reproduction(figures["files"])),
     ]
@@ -184,6 +187,16 @@ def _combined(model: Any, given: Sequence[str]) -> list[tuple[str, str]]:
         shapes = [shape._replace(names=(called(shape.names[0]), called(shape.names[1]))) for shape in shapes]
     caption = "What two values add to a score together, beyond what each adds alone"
     return [("Pairs of features", _picture(draw_pairs(shapes)[0], caption))]
+
+
+def _kinds_of(model: Any) -> list[tuple[str, str]]:
+    """A heading, and the kind of each feature; nothing for a model whose features are all numbers."""
+    kinds = kinds_of(model)
+    if not kinds:
+        return []
+    ignored = serving_ranker(model).n_ignored
+    told = f"<p>{ignored:,} values of ignored features were met.</p>" if ignored else ""
+    return [("Kinds of features", "<p>All others are numbers.</p>" + told + _table(["feature", "kind"], [*kinds.items()]))]
 
 
 def _learned(model: Any, names: Sequence[str], n_features: int) -> tuple[str, str]:

@@ -106,6 +106,12 @@ def prepared(model: Any, to: str, names: Names = None) -> Prepared:
         raise TypeError(f"names: {next(iter(templates))!r} has a template; {title} takes names")
     if any(getattr(part, "draws_candidates", False) for part in serving_chain(model)):
         warnings.warn("the blend draws one of its candidates for each query; what is exported is their mean", stacklevel=3)
+    if beyond := sum(getattr(part, "n_levels_beyond", 0) for part in serving_chain(model)):
+        warnings.warn(
+            f"{beyond:,} levels without a column have a separate weight, as levels beyond max_levels; they are exported "
+            "as all others without one, whose weight is 0",
+            stacklevel=3,
+        )
     return Prepared(form, kind, texts, templates, _levels(form.names, texts, names))
 
 

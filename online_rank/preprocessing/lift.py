@@ -74,6 +74,9 @@ class ForEachDocument(QueryTransformer):
     #: Undoes what was learned last; the columns of an encoder, by their names. In slots, like the lock: they are not state.
     __slots__ = ("_categories", "_journal")
 
+    #: What it makes may have other names in each query.
+    _makes_names = True
+
     _schema = Schema()
 
     def _abilities(self) -> Abilities:

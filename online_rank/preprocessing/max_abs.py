@@ -43,6 +43,8 @@ class MaxAbsStreamScaler(FeatureTransformer):
 
     _lets_leave = True
 
+    _keeps_columns = True
+
     def _abilities(self) -> Abilities:
         return Abilities(takes_sparse=True)
 

@@ -134,6 +134,7 @@ def read_documents(
     levels: Levels,
     trimmed: dict[Hashable, int] | None = None,
     take: Take | None = None,
+    taken: Collection[Hashable] = frozenset(),
 ) -> tuple[np.ndarray, tuple[Hashable, ...]]:
     """The documents as float64 (n, columns), NaN where a number is missing, and the names of the columns.
 
@@ -141,6 +142,7 @@ def read_documents(
     in ISO 8601. Other texts are levels, without the blanks around them, and so are booleans, "true" and "false"; lists of texts
     are several. Where a feature is a number, booleans alone are 1 and 0. `trimmed` counts texts with blanks, by feature. `take`
     is called with each feature, the documents that have it, their values and the levels: it says whether it takes the feature.
+    Of queries of numbers alone it is asked about features in `taken`.
 
     Raises
     ------
@@ -161,7 +163,7 @@ def read_documents(
         and levels._levels.keys().isdisjoint(table[0])
         and (
             # Known names are in normal form.
-            levels._numbers.issuperset(table[0]) or are_nfc(table[0])
+            levels._numbers.issuperset(table[0]) or (are_nfc(table[0]) and not any(name in taken for name in table[0]))
         )
     ):
         X = numbers(table[1])
@@ -171,7 +173,7 @@ def read_documents(
     levels.trimmed = trimmed
     found = _by_feature(documents, ids) if table is None else _cut(*table, n)
     if not are_nfc(found):
-        return read_documents(documents_in_nfc(documents, ids), ids, levels, trimmed, take)
+        return read_documents(documents_in_nfc(documents, ids), ids, levels, trimmed, take, taken)
     columns: dict[Hashable, np.ndarray] = {}
 
     def column(name: Hashable, value: float) -> np.ndarray:
@@ -186,9 +188,15 @@ def read_documents(
     return np.column_stack([*columns.values()]) if columns else np.empty((n, 0)), tuple(columns)
 
 
-def read_block(block: Block, levels: Levels, trimmed: dict[Hashable, int] | None = None, take: Take | None = None) -> Block:
+def read_block(
+    block: Block,
+    levels: Levels,
+    trimmed: dict[Hashable, int] | None = None,
+    take: Take | None = None,
+    taken: Collection[Hashable] = frozenset(),
+) -> Block:
     """A block of documents, read as an array (`read_documents`)."""
-    X, names = read_documents(block.X, block.ids, levels, trimmed, take)
+    X, names = read_documents(block.X, block.ids, levels, trimmed, take, taken)
     return tuple.__new__(Block, (X, *block[1:5], names, *block[6:]))  # As `with_features`, which is another call.
 
 

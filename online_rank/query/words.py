@@ -72,22 +72,25 @@ class Worded(np.ndarray):
 
     tokens: Tokens | None
     seen: Any
+    #: Whether names of features are among the words.
+    has_names: bool
 
     @classmethod
-    def of(cls, X: np.ndarray, tokens: Tokens, seen: Any) -> "Worded":
+    def of(cls, X: np.ndarray, tokens: Tokens, seen: Any, has_names: bool = False) -> "Worded":
         """An array with words, and with what the query shows of the kinds of its features."""
         made = np.asarray(X).view(cls)
-        made.tokens, made.seen = tokens, seen
+        made.tokens, made.seen, made.has_names = tokens, seen, has_names
         return made
 
     def __array_finalize__(self, source: Any) -> None:
         self.tokens = self.seen = None
+        self.has_names = False
 
     def __getitem__(self, places: Any) -> Any:
         taken = np.asarray(self)[places]
         if self.tokens is None or isinstance(places, tuple) or taken.ndim != 2:
             return taken
-        return Worded.of(taken, self.tokens.rows(places), self.seen)
+        return Worded.of(taken, self.tokens.rows(places), self.seen, self.has_names)
 
 
 class Entries(NamedTuple):

@@ -15,7 +15,7 @@ from online_rank._kernels import hedge as blending
 from online_rank._kernels.codes import ADAPTIVE, CAPPED_SQUARES, DOCUMENTS, MASS, ROOT
 from online_rank.base import Abilities, share_lock
 from online_rank.base.explain import Split
-from online_rank.base.form import Blend, Form, Head, Layered
+from online_rank.base.form import Blend, Form, Head, Layered, Linear
 from online_rank.base.growth import grown_triangle, with_zeros
 from online_rank.base.halving import halved
 from online_rank.base.kinds import TEXT, Kinds, checked_kinds
@@ -38,10 +38,12 @@ from online_rank.rankers.fading import factor_of, left_after
 from online_rank.rankers.growing_trees import GrowingTrees
 from online_rank.rankers.hedge import LEAST, HedgeAccount, OuterHedge, opening
 from online_rank.rankers.leaf_tables import form_of_leaves, mapped_for_trees, split_by_leaves
+from online_rank.rankers.loose import may_meet_words
 from online_rank.rankers.members import BY_NUMBER, CURVES, MEMBERS, Members, members_of, n_candidates, without_plain
 from online_rank.rankers.mixed import mix
 from online_rank.rankers.perceptron import PerceptronRanker
 from online_rank.rankers.signs import checked_signs, require_in_array, signs_of_columns
+from online_rank.rankers.weighed_levels import curves_of_levels, n_beyond
 from online_rank.rankers.with_vectors import adapted, learn_with_vectors, without_vectors_of
 from online_rank.rankers.worded import columns_made, learn_words, length_of, with_words
 from online_rank.rankers.words import Words
@@ -427,6 +429,12 @@ class AdditiveRanker(CurvedRanker):
         return {name: kind for name, kind in found.items() if name not in left}
 
     @property
+    @locked
+    def n_levels_beyond(self) -> int:
+        """How many levels without a column have a separate weight, which exports score as all others without one."""
+        return n_beyond(self)
+
+    @property
     def _kinds_of_texts(self) -> dict[Hashable, str]:
         """The kinds of features whose values are texts, decided or declared."""
         decided = {} if self._kinds is None else self._kinds.known()
@@ -621,8 +629,8 @@ class AdditiveRanker(CurvedRanker):
         return keep
 
     def _learn_block(self, block: Block, changes: all_or_nothing | None = None) -> None:
-        if len(block.w) > 1 and type(block.X) is list and self._linear is None:
-            # What a text is, and the columns of a vector, follow from the queries before.
+        if len(block.w) > 1 and self._linear is None and (type(block.X) is list or may_meet_words(self, block)):
+            # What a text is, and the columns of a vector, follow from the queries before; so do names that are words.
             if changes is not None:
                 changes.include(self, block)
             for query in block.each():
@@ -683,6 +691,9 @@ class AdditiveRanker(CurvedRanker):
         if self._words is None and type(block.X) is not Worded:
             return self._learn_features(block, rounds)
         loss = learn_words(self, block, self._scores_before)
+        if self._trees is None:
+            # Those scores drew what was served: the next query draws again.
+            self._drawn = None
         learned = self._learn_features(with_features(block, np.asarray(block.X), block.names), rounds)
         if learned and loss == loss:
             rounds[0, 0] = loss
@@ -748,12 +759,17 @@ class AdditiveRanker(CurvedRanker):
         return 0 if self._trees is None else self._trees.bytes_of_queries
 
     def _head(self) -> Head | Layered:
-        if self._words is not None and self._words.share:
-            raise TypeError(
-                "it has learned words of texts, or levels beyond max_levels, which engines cannot compute yet; for a model "
-                "that can be exported leave texts out (features=), or declare them: AdditiveRanker(kinds={'title': 'ignored'})"
-                "; take max_levels above the levels of each category"
-            )
+        if self._words is None or not self._words.share:
+            return self._head_of_features()
+        n, names = n_curves(self), self.feature_names
+        names, head = None if names is None else names[:n], self._head_of_features()
+        own: Any = head if isinstance(head, Blend) else Blend((Form(names, n, *head),), np.ones(1))
+        added = curves_of_levels(self)
+        levels = Form(names, n, (added,), Linear(np.ones(len(added.knots))))
+        return Blend((*own.forms, levels), np.append(self._words.factor * own.weights, 1.0))
+
+    def _head_of_features(self) -> Head | Layered:
+        """The closed form of curves and trees."""
         trees = self._trees
         if trees is None or not trees.n_served or self._linear is not None:
             return super()._head()

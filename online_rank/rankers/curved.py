@@ -22,8 +22,10 @@ from online_rank.query import Block, SparseRows, require_finite, single, with_fe
 from online_rank.query.forms import as_floats
 from online_rank.query.levels import Levels, is_level, read_block, read_known
 from online_rank.query.words import Worded
+from online_rank.rankers import loose
 from online_rank.rankers.perceptron import PerceptronRanker
-from online_rank.rankers.worded import Texts, let_stale_leave, renew_levels
+from online_rank.rankers.weighed_levels import let_stale_leave, renew_levels
+from online_rank.rankers.worded import Texts
 
 __all__ = ["CurvedRanker", "as_read", "cells_of", "n_curves"]
 
@@ -35,6 +37,8 @@ _BENDS, _FARTHEST = curves.FIRST + curves.STEP * np.arange(curves.POINTS), 40.0
 _MOST_READ = 1 << 16
 #: How many texts of each feature had blanks around them. It is not state: trimmed texts are what is learned.
 _TRIMMED: "weakref.WeakKeyDictionary[Any, Counter[Hashable]]" = weakref.WeakKeyDictionary()
+#: How many values of each feature were ignored. It is not state either.
+_IGNORED: "weakref.WeakKeyDictionary[Any, Counter[Hashable]]" = weakref.WeakKeyDictionary()
 
 
 def n_curves(ranker: Any) -> int:
@@ -73,6 +77,19 @@ def _note_trimmed(ranker: Any, trimmed: dict[Hashable, int]) -> None:
     _TRIMMED[ranker].update(trimmed)
 
 
+def _note_ignored(ranker: Any, texts: Texts) -> None:
+    """Count ignored values, and warn once of a feature that the values decide about."""
+    if ranker not in _IGNORED:
+        _IGNORED[ranker] = Counter()
+        if decided := [name for name in texts.ignored if name not in texts.declared]:
+            warnings.warn(
+                f"{type(ranker).__name__}: values of {decided[0]!r} hardly ever come again, as ids, or are no texts as others; "
+                "they are ignored, and counted (attribute n_ignored); kinds= decides otherwise",
+                stacklevel=2,
+            )
+    _IGNORED[ranker].update(texts.ignored)
+
+
 class CurveReader(Reader):
     """Reads raw features, missing values and categories; or rows, for the ranker inside that learns a sparse stream."""
 
@@ -101,7 +118,14 @@ class CurveReader(Reader):
             levels_of(step).require_numbers(block.names)
         if isinstance(block.X, SparseRows):
             block = with_features(block, as_array(block.X, step), block.names)
-        return super().align(step, block, grow)
+        return self._align_named(step, block, grow)
+
+    def _align_named(self, step: Any, block: Block, grow: bool) -> Block:
+        """As `align`, of an array; names that come as words do are no columns, but carried as words."""
+        found = None if block.names is None or self.fits(step, block) else loose.loose_in(step, block, grow)
+        if found is None:
+            return super().align(step, block, grow)
+        return loose.attached(super().align(step, loose.without(step, block, found, grow), grow), found)
 
     def _align_documents(self, step: Any, block: Block, grow: bool) -> Block:
         """As `align`, of documents with texts and categories."""
@@ -116,9 +140,14 @@ class CurveReader(Reader):
                 texts, read = self._read(step, block, grow)
         if texts.trimmed:
             _note_trimmed(step, texts.trimmed)
+        if texts.ignored:
+            _note_ignored(step, texts)
         # Most queries are numbers alone.
-        read = super().align(step, texts.with_columns(read) if texts.texts else read, grow)
+        made = texts.with_columns(read) if texts.texts else read
+        found = loose.loose_in(step, made, grow)
+        read = super().align(step, made if found is None else loose.without(step, made, found, grow), grow)
         read = texts.attached(read) if texts.texts or texts.levels else read
+        read = read if found is None else loose.attached(read, found)
         if grow and texts.seen and type(read.X) is np.ndarray:
             step._kinds = texts.kinds.learned(texts.seen)
         return read
@@ -126,7 +155,7 @@ class CurveReader(Reader):
     def _read(self, step: Any, block: Block, learns: bool) -> tuple[Texts, Block]:
         """What is read of documents, by the features that are known."""
         texts = Texts(step, block, learns)
-        return texts, read_block(block, levels_of(step), texts.trimmed, texts.take)
+        return texts, read_block(block, levels_of(step), texts.trimmed, texts.take, texts.taken)
 
     def _known_read(self, step: Any, block: Block, learns: bool) -> tuple[Texts, Block]:
         """As `_read`, of the same query as `with_known` just before."""
@@ -144,6 +173,8 @@ class CurveReader(Reader):
         if texts.trimmed or not super().fits(step, made):
             step._read_last = texts, read
             return block, False
+        if texts.ignored:
+            _note_ignored(step, texts)
         return texts.attached(made) if texts.texts or texts.levels else made, True
 
     def features_of(self, step: Any, names: list[Hashable]) -> tuple[list[Hashable], int]:
@@ -203,6 +234,11 @@ class CurvedRanker(Ranker):
     def n_trimmed(self) -> int:
         """How many categories lost the blanks around them since the model was made or loaded, in what it ranked and learned."""
         return sum(_TRIMMED.get(self, Counter()).values())
+
+    @property
+    def n_ignored(self) -> int:
+        """How many values of ignored features, and odd ones of texts, it has met since it was made or loaded."""
+        return sum(_IGNORED.get(self, Counter()).values())
 
     @property
     @locked

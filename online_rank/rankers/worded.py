@@ -13,28 +13,34 @@ from typing import Any
 
 import numpy as np
 
-from online_rank.base import leaving
 from online_rank.base.explain import Split
 from online_rank.base.kinds import CATEGORY, IGNORED, TEXT, WHOLE, Kinds, Seen
 from online_rank.query import Block, with_features
 from online_rank.query.levels import Levels, read_block
+from online_rank.query.names import in_nfc
 from online_rank.query.times import seconds_of_text
 from online_rank.query.words import Entries, Tokens, Worded, crossed, entries_of, joined, key_of_pair, keys_of, words_of
 from online_rank.rankers.hedge import HedgeAccount
+from online_rank.rankers.loose import loose_in
 from online_rank.rankers.words import WORDS_OF_FEATURE, Words
 
-__all__ = ["Texts", "columns_made", "learn_words", "length_of", "let_stale_leave", "renew_levels", "with_words"]
+__all__ = [
+    "Texts",
+    "columns_made",
+    "learn_words",
+    "length_of",
+    "with_words",
+]
 
 #: The most words of a query, and of a text, that are paired with one another.
 _OF_QUERY, _OF_TEXT = 16, 64
 #: Evidence of one value of the context: four queries count as a whole.
 _CONTEXT = 4
-#: A level takes the place of one in use if it counts more than this many times as much; the most that a query renews, and the
-#: least difference.
-_MORE, _AT_ONCE, _LEAST = 2.0, 16, 1e-9
 #: Names of the columns that a text makes.
 _LENGTH, _SHARE, _PHRASE = "words of {}", "query words in {}", "query phrase in {}"
 _NOTHING = Kinds()
+#: Types of values of which none is a text.
+_PLAIN_NUMBERS = frozenset((float, int, bool, type(None)))
 
 
 def columns_made(names: Sequence[Hashable], texts: Sequence[Hashable]) -> tuple[str, ...]:
@@ -68,11 +74,21 @@ class Texts:
         self.seen: dict[Hashable, Seen] = {}
         #: How many texts of each feature had blanks around them.
         self.trimmed: dict[Hashable, int] = {}
+        #: How many values of each feature are ignored.
+        self.ignored: dict[Hashable, int] = {}
         self.texts: dict[Hashable, tuple[list[int], list[list[str]]]] = {}
         #: Levels of each document, of the features whose texts are categories.
         self.levels: dict[Hashable, tuple[list[int], list[list[str]]]] = {}
         self.full: list[Hashable] = []
         self.known: Levels | None = None
+
+    @property
+    def taken(self) -> frozenset[Hashable]:
+        """The features that are texts, or ignored, also in a query without texts."""
+        if not self.declared and self.ranker._kinds is None:
+            return frozenset()
+        kinds = self.kinds.known() | self.declared
+        return frozenset(name for name, kind in kinds.items() if kind != CATEGORY)
 
     def take(self, name: Hashable, rows: list[int], values: list[Any], levels: Levels) -> bool:
         """Whether the values of a feature are no columns: words, or ids, which are left out."""
@@ -80,8 +96,13 @@ class Texts:
         known = levels.levels_of(name)
         if not known and declared is None and levels.kind_of(name) == "number":
             return False
-        given = [(i, text) for i, value in zip(rows, values, strict=True) if isinstance(value, str) and (text := value.strip())]
+        if not known and declared is None and not self.kinds.knows(name) and _PLAIN_NUMBERS.issuperset(map(type, values)):
+            return False
+        given = [(i, text) for i, value in zip(rows, values, strict=True) if isinstance(value, str) and (text := _plain(value))]
         if not given:
+            if not known and (declared or self.kinds.of(name)) in (TEXT, IGNORED):
+                self._note_odd(name, values)
+                return True
             self._take_lists(name, rows, values)
             return False
         texts = [value for _, value in given]
@@ -97,7 +118,19 @@ class Texts:
             return False
         if kind == TEXT:
             self.texts[name] = [i for i, _ in given], [words_of(value) for value in texts]
+            if len(given) < len(values):
+                self._note_odd(name, values)
+        elif kind == IGNORED:
+            self.ignored[name] = len(texts)
         return kind in (TEXT, IGNORED)
+
+    def _note_odd(self, name: Hashable, values: list[Any]) -> None:
+        """Count values of a text that are no texts, which are missing; a query of such values speaks against a text."""
+        odd = sum(not (value is None or isinstance(value, str) or value != value) for value in values)
+        if odd:
+            self.ignored[name] = odd
+            if odd == len(values) and name not in self.seen:
+                self.seen[name] = Seen(min(odd / WHOLE, 1.0), 0.0, 0.0, np.zeros(0, dtype=np.uint32))
 
     def _kind_of(self, name: Hashable, texts: list[str], whole: int = WHOLE) -> str:
         """The kind of a feature with these values; what they show is kept where it is to be learned, or nothing is known."""
@@ -109,7 +142,7 @@ class Texts:
         """Keep the levels of a category."""
         lists = [[value] if isinstance(value, str) else value for value in values]
         kept = [
-            (i, [text.strip() for text in own if text.strip()])
+            (i, [plain for text in own if (plain := _plain(text))])
             for i, own in zip(rows, lists, strict=True)
             if isinstance(own, list | tuple) and all(isinstance(text, str) for text in own)
         ]
@@ -148,7 +181,7 @@ class Texts:
         t = int(np.searchsorted(self.block.offsets, i, side="right")) - 1
         query = [f"query={word}" for word in self._query_words(t)]
         context = {} if self.block.context is None else self.block.context[t]
-        about = [f"{name}={value}" for name, value in context.items() if self._is_level(name, value)]
+        about = [f"{name}={in_nfc(value)}" for name, value in context.items() if self._is_level(name, value)]
         for found, wanted, is_text in ((self.texts, query, True), (self.levels, about, False)):
             for name, (rows, lists) in found.items():
                 own = lists[rows.index(i)] if i in rows else []
@@ -175,7 +208,7 @@ class Texts:
             return False
         kind = self.declared.get(name)
         if kind is None:
-            kind = self._kind_of(("context", name), [value], _CONTEXT)
+            kind = self._kind_of(("context", name), [in_nfc(value)], _CONTEXT)
         return bool(kind == TEXT)
 
     def _pairs(self, levels: dict[Hashable, Entries]) -> list[Entries]:
@@ -184,7 +217,7 @@ class Texts:
             return []
         words = [[f"query={word}" for word in self._query_words(t)] for t in range(len(self.block.w))]
         about = [
-            [f"{name}={value}" for name, value in context.items() if self._is_level(name, value)]
+            [f"{name}={in_nfc(value)}" for name, value in context.items() if self._is_level(name, value)]
             for context in self.block.context
         ]
         made = []
@@ -235,6 +268,11 @@ class Texts:
         return np.log1p(words.n_lately / (counts + 0.5)).tolist() if words.n_lately else [1.0] * len(query)
 
 
+def _plain(text: str) -> str:
+    """A text as levels are called: in form NFC, without blanks around it."""
+    return str(in_nfc(text)).strip()
+
+
 def _are_dates(texts: list[str]) -> bool:
     """Whether texts are dates, which are read as numbers."""
     return all(seconds_of_text(text.strip()) is not None for text in texts)
@@ -267,6 +305,7 @@ def learn_words(ranker: Any, block: Block, scores: Any) -> float:
         ranker._words = Words()
         ranker._words.begin(_account_of(ranker))
     tokens = _no_tokens(len(X)) if tokens is None else tokens
+    ranker._words.has_names |= type(X) is Worded and X.has_names
     keep = float(ranker._kept(block)[0, 0])
     served = np.empty(0) if block.served is None else block.served
     loss: float = ranker._words.learn(
@@ -283,66 +322,32 @@ def _account_of(ranker: Any) -> HedgeAccount:
     return account
 
 
-def let_stale_leave(step: Any, levels: Levels) -> None:
-    """Let levels leave whose feature is no category any more."""
-    kinds = step._kinds
-    if kinds is None or not levels.columns or _is_held(step):
-        return
-    kinds = {**kinds.known(), **(step.kinds or {})}
-    gone = {name for name in levels.categories() if kinds.get(name, CATEGORY) in (TEXT, IGNORED)}
-    if gone:
-        own = step._columns.names
-        leaving.leave(step, np.array([j for j, name in enumerate(own) if j not in levels.of_any(gone)], dtype=np.int64))
-
-
-def renew_levels(step: Any, texts: Texts, levels: Levels) -> None:
-    """Let levels without a column take the place of levels that count less lately: of half the weight at most."""
-    words: Words | None = step._words
-    if words is None or _is_held(step):
-        return
-    gone: set[int] = set()
-    for name, (_, lists) in texts.levels.items():
-        used = levels.levels_of(name)
-        others = [*({level for own in lists for level in own} - used.keys())] if levels.is_full(name) else []
-        if not others:
-            continue
-        counts = words.counts_of(keys_of([f"{name}="], [others]))
-        in_use, keys = levels.remembered(name, _keys_in_use)
-        weights = words.counts_of(keys)
-        order = np.argsort(weights, kind="stable")[: min(len(counts), _AT_ONCE)]
-        best = -np.sort(-counts)[: len(order)]
-        n = int((best > _MORE * weights[order] + _LEAST).sum())
-        gone |= {levels.column(name, in_use[k]) for k in order[:n].tolist()}
-    if gone:
-        leaving.leave(step, np.array([j for j in range(len(step._columns.names)) if j not in gone], dtype=np.int64))
-
-
-def _keys_in_use(levels: Levels, name: Hashable) -> tuple[list[str], np.ndarray]:
-    """The levels of a category that have a column, and their keys."""
-    in_use = [level for level in levels.levels_of(name) if level is not None]
-    return in_use, keys_of([f"{name}="], [in_use])
-
-
 def with_words(ranker: Any, told: Split, block: Block, a: int, b: int) -> Split:
     """How the difference between two documents is split, with their words: each is called "title=red", a pair "red x shoe"."""
     words: Words = ranker._words
     values = [*(words.factor * told.values)]
     pairs = {places: words.factor * value for places, value in told.pairs.items()}
     names, places = [*told.names], {name: k for k, name in enumerate(told.names)}
-    if type(block.X) is list and words.share:
-        levels, texts = Levels(ranker._columns.names, ranker.max_levels), Texts(ranker, block, False)
-        read_block(block, levels, None, texts.take)
-        for sign, i in ((1.0, a), (-1.0, b)):
-            for name, key, value in texts.named(i):
-                if added := sign * value * float(words.weights_of(np.array([key]))[0]):
-                    if name not in places:
-                        places[name] = len(names)
-                        names.append(name)
-                        values.append(0.0)
-                    values[places[name]] += added
+    for sign, (name, key, value) in _entries_of_two(ranker, block, a, b) if words.share else ():
+        if added := sign * value * float(words.weights_of(np.array([key]))[0]):
+            if name not in places:
+                places[name] = len(names)
+                names.append(name)
+                values.append(0.0)
+            values[places[name]] += added
     return told._replace(names=tuple(names), values=np.array(values), pairs=pairs)
 
 
-def _is_held(step: Any) -> bool:
-    """Whether rankers around a step keep state in its columns."""
-    return bool(step._holds_features) or any(owner._is_ranker and owner._wrapped for owner in step._lock.owners)
+def _entries_of_two(ranker: Any, block: Block, a: int, b: int) -> Iterator[tuple[float, tuple[Hashable, int, float]]]:
+    """The entries of two documents, of the second with sign -1: what each is called, its key and its value."""
+    two, texts = ((1.0, a), (-1.0, b)), None
+    if type(block.X) is list:
+        levels, texts = Levels(ranker._columns.names, ranker.max_levels), Texts(ranker, block, False)
+        block = read_block(block, levels, None, texts.take, texts.taken)
+    found = loose_in(ranker, block, False)
+    for sign, i in two:
+        for entry in texts.named(i) if texts is not None else ():
+            yield sign, entry
+        if found is not None:
+            for entry in zip(found.names, found.keys.tolist(), found.values[i].tolist(), strict=True):
+                yield sign, entry

@@ -12,7 +12,7 @@ from river import base
 from online_rank._kernels import words as kernels
 from online_rank._kernels.hedge import LARGEST_WEIGHT
 from online_rank.base.leaving import warn_of_leaving
-from online_rank.base.schema import Array, Count, Derived, Schema
+from online_rank.base.schema import Array, Count, Derived, Flag, Schema
 from online_rank.base.undo import Undo, put_back
 from online_rank.query.words import Tokens
 from online_rank.rankers.hedge import LEAST, HedgeAccount, OuterHedge, opening, outer_hedge
@@ -51,6 +51,7 @@ class Words(base.Base):
     _schema = Schema(
         n_words=Count(),
         n_left=Count(),
+        has_names=Flag(),
         _keys=Array("n_words", dtype="int64", spare=True),
         _owners=Array("n_words", dtype="int64", spare=True),
         _table=Array("n_words", kernels.N_OF_WORD, spare=True),
@@ -61,6 +62,8 @@ class Words(base.Base):
 
     def __init__(self) -> None:
         self.n_words = self.n_left = 0
+        #: Whether names of features may be among the words.
+        self.has_names = False
         self._keys = np.zeros(0, dtype=np.int64)
         #: Of pairs, the key of the query's entry.
         self._owners = np.zeros(0, dtype=np.int64)
@@ -100,6 +103,15 @@ class Words(base.Base):
         """The blend with what is next to the words, by `MIXTURES`."""
         numbers = self._numbers
         return outer_hedge(numbers[: kernels.N_CANDIDATES], numbers[kernels.ACCOUNT : kernels.SCALES], _PRIOR)
+
+    @classmethod
+    def _of_earlier(cls, state: dict[str, Any]) -> dict[str, Any]:
+        return {"has_names": False, **state}
+
+    @property
+    def has_pairs(self) -> bool:
+        """Whether there are pairs of what is known of a query with what is known of documents."""
+        return bool(self._owners[: self.n_words].any())
 
     def _check_state(self) -> None:
         """Raise ValueError for a state that is impossible."""
@@ -269,6 +281,7 @@ class Words(base.Base):
         numbers[kernels.CLOCK] = clock
         self.n_words, self.n_left = len(keys), max(own.n_left for own in shards)
         self._keys, self._owners, self._table, self._numbers = keys, owners, table, numbers
+        self.has_names = any(own.has_names for own in shards)
         self._met = shards[-1]._met.copy()
         self._derive()
 

@@ -8,12 +8,14 @@ from typing import Any, NamedTuple
 from msgspec import UNSET
 
 from online_rank.base.forgetting import forget_names, parts_of
+from online_rank.base.kinds import Kinds
 from online_rank.base.transformer import QueryTransformer
 from online_rank.base.undo import all_or_nothing
 from online_rank.preprocessing._keys import DOCUMENT
 from online_rank.preprocessing.crosses import CrossFeatures, suffix_of
 from online_rank.preprocessing.history import History
 from online_rank.query import Runs
+from online_rank.query.names import in_nfc
 from online_rank.query.words import keys_of
 from online_rank.rankers.growing_trees import GrowingTrees
 from online_rank.rankers.words import Words
@@ -129,14 +131,20 @@ def _without(model: Any, wanted: Forget) -> tuple[Any, frozenset[str], int]:
 
 
 def _without_words(without: Any, model: Any, wanted: Forget) -> tuple[Any, int]:
-    """A model without the pairs of an entry of the context with levels and words, and how many there were."""
+    """A model without the pairs of an entry of the context with levels and words, and how many there were.
+
+    The checksum by which its kinds remember the value goes, too.
+    """
     if wanted.entry is None:
         return without, 0
-    name, value = wanted.entry
-    keys = keys_of([""], [[f"{name}={value}"]])
-    if not any(words.has_pairs_of(keys) for words in parts_of(without, Words)):
+    name, value = wanted.entry[0], in_nfc(wanted.entry[1])
+    keys, feature = keys_of([""], [[f"{name}={value}"]]), ("context", name)
+    has_pairs = any(words.has_pairs_of(keys) for words in parts_of(without, Words))
+    if not (has_pairs or any(kinds.has_mark(feature, value) for kinds in parts_of(without, Kinds))):
         return without, 0
     without = copy.deepcopy(model) if without is model else without
+    for kinds in parts_of(without, Kinds):
+        kinds.forget(feature, value)
     return without, sum(words.forget(keys) for words in parts_of(without, Words))
 
 

@@ -188,7 +188,8 @@ class InputWatch:
     def figures(self) -> dict[str, Any]:
         """What was found, for JSON: the names that are unknown or missing most often, and the features that drifted most.
 
-        Unknown levels, and categories that lost the blanks around them, are counts of the model over all of its queries.
+        Unknown levels, categories that lost the blanks around them, and ignored values, are counts of the model over all of its
+        queries.
         """
         index = self.drift()
         most = sorted(index, key=index.__getitem__, reverse=True)[:_SHOWN]
@@ -199,6 +200,7 @@ class InputWatch:
             "unknown": dict(self._unknown.most_common(_SHOWN)),
             "unknown_levels": max((step.n_unknown.levels for step in self._steps), default=0),
             "trimmed": max((getattr(step, "n_trimmed", 0) for step in self._steps), default=0),
+            "ignored": max((getattr(step, "n_ignored", 0) for step in self._steps), default=0),
             "missing": dict(self._missing.most_common(_SHOWN)),
             "declared": dict(self.declared.most_common(_SHOWN)),
             "reference": int(self._reference[0].sum()) if self.has_reference else None,

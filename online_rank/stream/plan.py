@@ -292,10 +292,13 @@ def plan_of(table: Any, named: Mapping[str, str | None], options: Options) -> Pl
     Raises
     ------
     ValueError
-        A column does not exist or has two roles, a feature is not numeric, or no features are left.
+        A column does not exist or has two roles, a feature is not numeric, one that is declared to be text is no text, or no
+        features are left.
     """
     features, exclude, known = options.features, options.exclude, options.known
     joined = joined_columns(table, options)
+    if known is None:
+        _require_texts(table, options.kinds)
     roles: dict[str, str] = {column: "part of a vector" for parts in joined.values() for column in parts}
     roles |= {column: "context" for column in vectors_of_queries(table, options) if column not in roles}
     for role, column in [*named.items(), *(("context", column) for column in options.context)]:
@@ -371,6 +374,17 @@ def _require_columns(table: Any, columns: Iterable[str]) -> None:
         if column not in table.kinds:
             shown = ", ".join(map(repr, list(table.kinds)[:10])) + (", ..." if len(table.kinds) > 10 else "")
             raise ValueError(f"{table.name}: no column {column!r}; there are {shown}")
+
+
+def _require_texts(table: Any, kinds: Mapping[str, str]) -> None:
+    """Raise ValueError if a column that is declared to have texts of a kind is not there, or has numbers or times."""
+    _require_columns(table, kinds)
+    for name, kind in kinds.items():
+        if (found := table.kinds[name]) in ("number", "time"):
+            raise ValueError(
+                f"{table.name}: column {name!r} is declared {kind!r} (--kind, kinds=), which is for texts, and has {found}s: "
+                "leave it undeclared, or out (--exclude)"
+            )
 
 
 def _is_category(column: Column, options: Options) -> bool:

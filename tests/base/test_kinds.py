@@ -47,3 +47,18 @@ def test_declared_kinds_are_checked():
         checked_kinds({"title": "words"})
     with pytest.raises(TypeError, match="kinds is of type list"):
         checked_kinds(["title"])
+
+
+def test_a_flood_of_features_takes_no_place_for_good():
+    """The first 256 features had all places for ever, so that a later one could never be a text."""
+    kinds = Kinds()
+    flood = {f"made up {i}": kinds.seen(f"made up {i}", [f"some text {i}"]) for i in range(1000)}
+    kinds = kinds.learned(flood)
+    assert len(kinds.names) == 256
+    for t in range(5):
+        titles = [f"shoe number {t} {i}" for i in range(20)]
+        kinds = kinds.learned({"title": kinds.seen("title", titles)})
+    assert len(kinds.names) == 256
+    assert kinds.of("title") == "text"
+    kinds = kinds.learned({f"again {i}": kinds.seen(f"again {i}", ["x y z"] * 20) for i in range(1000)})
+    assert kinds.of("title") == "text"

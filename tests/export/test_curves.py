@@ -11,6 +11,7 @@ from online_rank.export import TARGETS, changes, export, solr_features, to_elast
 from online_rank.export.ensembles import LEAVES, as_trees
 from online_rank.export.reading import prepared
 from online_rank.metrics import metric
+from tests.export.beyond import exported_scores
 from tests.reference import engines, postgresql
 
 MODELS = {
@@ -78,9 +79,6 @@ def taught():
             made[name, positive] = MODELS[name]()
             for x, y in shop(60, seed=0, positive=positive):
                 made[name, positive].learn_one(x, y)
-            # As a model of an earlier version: levels beyond max_levels share one weight, which engines can compute.
-            if isinstance(made[name, positive], AdditiveRanker):
-                made[name, positive]._words = None
         return made[name, positive]
 
     return model
@@ -96,7 +94,7 @@ def compared(model, to, queries, folder, score=engines.scores):
     else:
         answers = [score(to, content, texts_of(model), X, folder) for X in rows]
     for documents, answer in zip(queries, answers, strict=True):
-        expected, found = np.array(model.predict_one(documents)), np.asarray(answer)
+        expected, found = exported_scores(model, documents), np.asarray(answer)
         otherwise += (np.argsort(-expected, kind="stable") != np.argsort(-found, kind="stable")).any()
         worst = max(worst, float(np.ptp(expected - found)))
     return worst, otherwise
@@ -167,14 +165,14 @@ def test_postgresql_is_exact(taught):
             text = export(model, "postgresql")
             for documents, _ in shop(2, seed=1):
                 found = engines.select(text, texts_of(model), rows_of(model, documents), empty())
-                assert float(np.ptp(found - np.array(model.predict_one(documents)))) < 1e-6
+                assert float(np.ptp(found - exported_scores(model, documents))) < 1e-6
 
 
 def judged(model, to, queries, folder):
     """Mean NDCG@10 of the model and of its export, and the share of queries whose first document is another."""
     content, own, theirs, first = export(model, to, name="model"), metric("ndcg@10"), metric("ndcg@10"), 0
     for documents, y in queries:
-        expected = np.array(model.predict_one(documents))
+        expected = exported_scores(model, documents)
         found = np.asarray(engines.scores(to, content, texts_of(model), rows_of(model, documents), folder))
         own.update(y, expected)
         theirs.update(y, found)

@@ -9,7 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from online_rank import GradientRanker, HashedFeatures, LossTracker, MaxAbsStreamScaler, PerceptronRanker, load, save
+from online_rank import (
+    AdditiveRanker,
+    BlendRanker,
+    GradientRanker,
+    HashedFeatures,
+    LossTracker,
+    MaxAbsStreamScaler,
+    PerceptronRanker,
+    load,
+    save,
+)
+from online_rank.base import parts_of
 from online_rank.base.schema import declared_state
 from online_rank.query import SparseRows
 from online_rank.query.sparse import as_rows
@@ -281,3 +292,39 @@ def test_prices_among_words_bring_a_hint_once(ranker):
         for _ in range(2):
             model.learn_one(x, {"a": 1, "b": 0, "c": 0})
             scaled.learn_one(x, {"a": 1, "b": 0, "c": 0})
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_a_blend_undoes_hashed_words_without_a_copy_of_their_table(monkeypatch, scaled):
+    """Undoing a query in a blend kept a copy of all 2^22 rows."""
+    words = HashedFeatures(text=("title",), others=False)
+    pipeline = words | MaxAbsStreamScaler() | PerceptronRanker() if scaled else words | PerceptronRanker()
+    model = BlendRanker([AdditiveRanker(kinds={"title": "ignored"}, trees=0), pipeline])
+    rng = np.random.default_rng(0)
+
+    def query():
+        return [{"price": float(rng.normal()), "title": f"red w{j}"} for j in rng.integers(0, 50, 6)], rng.integers(0, 3, 6)
+
+    for _ in range(3):
+        model.learn_one(*query())
+    (ranker,) = (part for part in parts_of(model) if getattr(part, "_rows", None) is not None)
+    before, kept = ranker._rows.copy(), []
+    take = np.take
+    monkeypatch.setattr(np, "take", lambda state, rows, **more: kept.append(len(rows)) or take(state, rows, **more))
+    monkeypatch.setattr(PerceptronRanker, "_learn_block", _failing(PerceptronRanker._learn_block, ranker))
+    with pytest.raises(MemoryError):
+        model.learn_one(*query())
+    assert (ranker._rows == before).all()
+    assert kept
+    assert max(kept) < 100
+
+
+def _failing(learn, ranker):
+    """Learning that fails after one ranker has learned."""
+
+    def learn_and_fail(self, *arguments):
+        learn(self, *arguments)
+        if self is ranker:
+            raise MemoryError
+
+    return learn_and_fail

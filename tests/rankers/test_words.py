@@ -72,6 +72,19 @@ def test_files_copies_and_refused_queries_keep_every_bit():
     assert to_bytes(model) == to_bytes(other)
 
 
+@pytest.mark.parametrize("trees", [0, 400])
+def test_a_loaded_model_ranks_as_the_one_that_was_saved(trees):
+    """Without trees, a model with words ranked its next query by the blend of the query before."""
+    model = AdditiveRanker(trees=trees, kinds={"title": "text", "q": "text"}, max_levels=3)
+    for t, (x, y) in enumerate(shop(12)):
+        x = {name: {**one, "brand": f"b{(i + t) % 8}"} for i, (name, one) in enumerate(x.items())}
+        model.learn_one(x, y, context={"q": "w1 w2 w3", "segment": f"s{t % 2}"})
+        loaded, context = from_bytes(to_bytes(model)), {"q": "w2 w3", "segment": "s1"}
+        assert loaded.predict_one(x, context=context) == model.predict_one(x, context=context)
+        told = model.explain_one(x, "d0", "d1", context=context)
+        assert loaded.explain_one(x, "d0", "d1", context=context) == told
+
+
 def test_a_block_is_its_queries():
     queries = [*shop(8)]
     one, many = AdditiveRanker(trees=0), AdditiveRanker(trees=0)
@@ -166,3 +179,37 @@ def test_words_leave_when_there_are_too_many():
         model.learn_many([x for query in queries for x in query], [1, 0] * 30, np.repeat(np.arange(30), 2))
     assert model.n_words <= 128 < model.n_words + model.n_left_words
     assert model._words.weights_of(keys_of(["title="], [["common"]]))[0] > 0.0
+
+
+def test_ids_that_never_come_again_are_ignored_and_counted():
+    model, rng = AdditiveRanker(trees=0), np.random.default_rng(0)
+
+    def query(t):
+        return [{"sku": f"{t}x{i}", "price": float(rng.normal())} for i in range(20)]
+
+    def learn(model, n):
+        for t in range(n):
+            model.learn_one(query(t), rng.integers(0, 3, 20).tolist())
+
+    with pytest.warns(UserWarning, match=r"'sku' hardly ever come again.* n_ignored"):
+        learn(model, 12)
+    before = model.n_ignored
+    model.predict_one(query(99))
+    assert model.n_ignored == before + 20
+    assert model.feature_kinds == {"sku": "ignored", "price": "number"}
+    told = AdditiveRanker(trees=0, kinds={"sku": "ignored"})
+    learn(told, 3)
+    assert told.n_ignored == 60
+
+
+def test_levels_and_contexts_in_any_form_of_unicode_are_the_same():
+    """A level in form NFD had another weight than in NFC, once its category was full."""
+    model, composed, apart = AdditiveRanker(trees=0, max_levels=2), "caf\u00e9 noir", "cafe\u0301 noir"
+    for t in range(40):
+        x = [{"brand": brand} for brand in (composed, "a", "b", "c", "d")]
+        model.learn_one(x, [2 * (t % 2), 0, 1, 1, 2], context={"segment": composed if t % 2 else "other"})
+    first, second = model.predict_one([{"brand": composed}, {"brand": apart}], context={"segment": apart})
+    assert first == second
+    alike = [model.predict_one([{"brand": "c"}, {"brand": apart}], context={"segment": s}) for s in (composed, apart)]
+    assert alike[0] == alike[1]
+    assert model.predict_one([{"brand": "c"}, {"brand": apart}], context={"segment": "other"}) != alike[0]

@@ -438,3 +438,31 @@ def test_trees_forget_the_queries_that_they_grow_from():
     assert not kept._trees._bins.any()
     assert kept.n_trees == n_trees > 0
     assert kept.predict_one(X) == model.predict_one(X)
+
+
+def test_words_leave_no_text_and_an_entry_of_the_context_leaves_no_trace(tmp_path):
+    """The checksum of a user's name stayed in the kinds of the features."""
+
+    def query(t, **more):
+        docs = {f"d{i}": {"title": f"shoe number w{(t * i) % 7} of {USER}"} for i in range(6)}
+        return {"id": f"q{t}", "docs": docs, "context": {"user": USER, "q": f"{USER} shoe w{t % 7}"}, **more}
+
+    async def scenario(client, app):
+        service = app.models.open_models[""].durable.service
+        for t in range(30):
+            assert (await client.post("/rank", json=query(t))).status_code == 200
+            grades = {f"d{i}": (t * i) % 3 for i in range(6)}
+            assert (await client.post("/learn", json={"id": f"q{t}", "grades": grades})).status_code == 200
+        assert (await client.post("/rank", json=query(30))).status_code == 200
+        ranker = service.model
+        assert ranker.n_words > 10
+        assert ranker._kinds.has_mark(("context", "user"), USER)
+        found = (await client.post("/forget", json={"context": {"user": USER}, "ids": ["q0"]})).json()["forgotten"]
+        assert found["waiting"] == 1
+        assert not service.model._kinds.has_mark(("context", "user"), USER)
+        assert USER.encode() not in contents(tmp_path)
+
+    run(
+        scenario,
+        Models(lambda: RankingService(AdditiveRanker(trees=0, kinds={"title": "text", "q": "text"})), directory=tmp_path),
+    )

@@ -1,0 +1,157 @@
+"""Words under Ctrl-C, errors, threads, and on several machines."""
+
+import copy
+import functools
+import pickle
+import threading
+
+import numpy as np
+import pytest
+
+from online_rank import AdditiveRanker
+from online_rank.distributed import fork, mix
+from online_rank.query.words import keys_of
+from online_rank.storage.files import from_bytes, to_bytes
+from tests.base.test_interrupts import interrupted
+from tests.rankers.test_words import shop
+
+KINDS = {"title": "text", "q": "text"}
+
+
+def asked(n, seed=0):
+    """Queries with words, more brands than levels have places, and words and a segment of the query."""
+    for t, (x, y) in enumerate(shop(n, seed)):
+        documents = {name: {**one, "brand": f"b{(i * t) % 9}"} for i, (name, one) in enumerate(x.items())}
+        yield documents, y, {"q": f"w{t % 7} w{t % 5}", "segment": f"s{t % 2}"}
+
+
+def taught(n, seed=0, **given):
+    model = AdditiveRanker(trees=0, kinds=KINDS, max_levels=4, **given)
+    for x, y, context in asked(n, seed):
+        model.learn_one(x, y, context=context)
+    return model
+
+
+@pytest.mark.slow
+def test_no_interrupt_tears_words():
+    model = taught(8)
+    x, y, context = next(asked(1, seed=4))
+    x = {name: {**one, "title": f"{one['title']} new{name}"} for name, one in x.items()}
+    after = copy.deepcopy(model)
+    after.learn_one(x, y, context=context)
+    before, after, instant, met = to_bytes(model), to_bytes(after), 0, []
+    assert before != after
+    learner = copy.deepcopy(model)
+    while interrupted(functools.partial(learner.learn_one, x, y, context=context), instant):
+        met.append(to_bytes(learner))
+        assert met[-1] in (before, after), f"torn by an interrupt before line {instant}"
+        if met[-1] == before:
+            # What was undone is found again by its keys, too.
+            assert learner.predict_one(x, context=context) == model.predict_one(x, context=context)
+        learner = copy.deepcopy(model)
+        instant += 7
+    assert before in met
+    assert after in met
+
+
+def test_a_model_of_a_pipeline_is_as_before_an_error_behind_its_words(monkeypatch):
+    """The words have learned when the curves fail."""
+    model = taught(8)
+    before, ranked = to_bytes(model), ranked_of(model)
+    for error in (MemoryError, KeyboardInterrupt):
+
+        def fail(*_arguments, error=error):
+            raise error
+
+        with monkeypatch.context() as patched:
+            patched.setattr(AdditiveRanker, "_learn_features", fail)
+            x, y, context = next(asked(1, seed=4))
+            with pytest.raises(error):
+                model.learn_one(x, y, context=context)
+        assert to_bytes(model) == before
+        assert ranked_of(model) == ranked
+
+
+def _first(seed):
+    x, _, context = next(asked(1, seed=seed))
+    return x, context
+
+
+def ranked_of(model):
+    x, context = _first(3)
+    return model.predict_one(x, context=context)
+
+
+def test_threads_rank_and_save_while_one_learns():
+    model, stream, done, failed = taught(4), [*asked(60, seed=1)], threading.Event(), []
+    plain, states = copy.deepcopy(model), set()
+    states.add(to_bytes(plain))
+    for x, y, context in stream:
+        plain.learn_one(x, y, context=context)
+        states.add(to_bytes(plain))
+
+    def read():
+        try:
+            while not done.is_set():
+                x, context = _first(9)
+                assert all(map(np.isfinite, model.predict_one(x, context=context).values()))
+                assert to_bytes(model) in states
+                pickle.dumps(model)
+        except BaseException as error:
+            failed.append(error)
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    for x, y, context in stream:
+        model.learn_one(x, y, context=context)
+    done.set()
+    for reader in readers:
+        reader.join()
+    assert not failed
+    assert to_bytes(model) == to_bytes(plain)
+
+
+@pytest.mark.parametrize("taken", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m)), lambda m: from_bytes(to_bytes(m))])
+def test_copies_continue_as_the_model_does(taken):
+    model = taught(10)
+    other = taken(model)
+    for x, y, context in asked(5, seed=2):
+        for each in (model, other):
+            each.learn_one(x, y, context=context)
+    assert to_bytes(other) == to_bytes(model)
+
+
+def test_a_block_with_words_levels_and_contexts_is_its_queries():
+    queries, many = [*asked(12)], AdditiveRanker(trees=0, kinds=KINDS, max_levels=4)
+    many.learn_many(
+        [one for x, _, _ in queries for one in x.values()],
+        [grade for _, y, _ in queries for grade in y.values()],
+        np.repeat(np.arange(12), 12),
+        context=[context for _, _, context in queries],
+    )
+    one = AdditiveRanker(trees=0, kinds=KINDS, max_levels=4)
+    for x, y, context in queries:
+        one.learn_one([*x.values()], [*y.values()], context=context)
+    assert to_bytes(one) == to_bytes(many)
+
+
+def test_machines_mix_words_by_their_precisions():
+    base = taught(6)
+    shards = [fork(base) for _ in range(2)]
+    for k, shard in enumerate(shards):
+        for x, y, context in asked(6, seed=10 + k):
+            x = {name: {**one, "title": f"{one['title']} only{k}"} for name, one in x.items()}
+            shard.learn_one(x, y, context=context)
+    mixed = mix(shards, base=base)
+    keys = keys_of(["title="], [["w1", "only0", "only1"]])
+    tables = [shard._words._table[shard._words.rows_of(keys[:1])[0]] for shard in shards]
+    left = [2.0 ** (row[3] - shard._words._numbers[-2]) for row, shard in zip(tables, shards, strict=True)]
+    precisions = [share * row[1] for row, share in zip(tables, left, strict=True)]
+    expected = sum(q * row[0] for q, row in zip(precisions, tables, strict=True)) / sum(precisions)
+    rows = mixed._words.rows_of(keys)
+    assert (rows >= 0).all()
+    assert mixed._words._table[rows[0], 0] == pytest.approx(expected, rel=1e-6)
+    assert to_bytes(from_bytes(to_bytes(mixed))) == to_bytes(mixed)
+    x, context = _first(20)
+    assert all(map(np.isfinite, mixed.predict_one(x, context=context).values()))
