@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from online_rank.base import serving_ranker
-from online_rank.rankers.shapes import has_shapes, shapes_of
+from online_rank.rankers.shapes import shapes_of
 from online_rank.serving.monitor import short_name
 
 #: Curves that the page shows at first, those that it shows on request, and levels of a category.
@@ -18,7 +18,7 @@ _drawing = threading.Lock()
 def copied(model: Any) -> Any:
     """A copy of what ranks by curves in a model, for `curves_of` in another thread; None without curves."""
     ranker = serving_ranker(model)
-    return copy.deepcopy(ranker) if has_shapes(ranker) else None
+    return copy.deepcopy(ranker) if getattr(ranker, "has_curves", False) else None
 
 
 def curves_of(ranker: Any, n: int) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from online_rank.intervals import LossInterval
 from online_rank.intervals.losses import running_sums
 from online_rank.measures.learned import AnyMeasure
 from online_rank.measures.learned import measure as parse_measure
-from online_rank.rankers.shapes import has_shapes
 from online_rank.serving.clock import CLOCK
 from online_rank.serving.course import Course
 from online_rank.serving.protocol import Reply
@@ -166,7 +165,7 @@ class Monitor:
             "course": self._course_with_intervals(),
             "certified": [list(map(_finite, row)) for row in self._certified.rows],
             **_weights(model),
-            "has_curves": has_shapes(serving_ranker(model)),
+            "has_curves": getattr(serving_ranker(model), "has_curves", False),
             "bias": self._position_bias(),
             "account": _account(model),
             "decisions": list(self.decisions),
