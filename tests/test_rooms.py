@@ -38,7 +38,7 @@ def test_core_imports_neither_service_nor_studies():
 @pytest.mark.slow
 def test_what_the_service_uses_of_the_core_is_public_or_listed():
     assert sorted(Parts().across()) == allowed_across()
-    assert len(allowed_across()) <= 67
+    assert len(allowed_across()) <= 60
 
 
 def test_the_modules_of_a_part_may_import_one_another():

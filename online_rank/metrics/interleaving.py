@@ -1,6 +1,5 @@
 """Compares two rankers on live clicks."""
 
-from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -101,7 +100,7 @@ class TeamDraft(_Votes):
         An `Impression` whose `teams` say which ranker picked each document. Pass the clicks on it to `update`.
         """
         rng = counted_generator(self, self.seed, self._n_shown)
-        shown = draft({"a": self.a.rank_one(x), "b": self.b.rank_one(x)}, self.k, rng)
+        shown = Impression.drafted({"a": self.a.rank_one(x), "b": self.b.rank_one(x)}, self.k, rng)
         self._n_shown += 1
         return shown
 
@@ -116,36 +115,8 @@ class TeamDraft(_Votes):
         teams = clicks.impression.teams if isinstance(clicks, Clicks) else None
         if teams is None or not {"a", "b"}.issuperset(teams):
             raise TypeError("clicks are those on an impression of TeamDraft.show_one: draft.update(shown.clicked([...]))")
-        self._account.update(vote(clicks, "b"))
+        self._account.update(clicks.vote("b"))
 
     def get(self) -> float:
         """The share of impressions in which b was preferred, minus the share for a: from -1 to 1; 0 before the first."""
         return 2.0 * self._account.mean - 1.0 if self.n else 0.0
-
-
-def draft(rankings: Mapping[Any, Sequence[Hashable]], k: int | None, rng: np.random.Generator) -> Impression:
-    """Draft two rankings, by name, into one of at most `k` documents, with the ranker that picked each."""
-    order: list[Hashable] = []
-    teams: list[Any] = []
-    taken: set[Hashable] = set()
-    left = {team: iter(ranking) for team, ranking in rankings.items()}
-    first, second = left
-    n = len(set().union(*rankings.values()))
-    length = n if k is None else min(k, n)
-    while len(order) < length:
-        for team in (first, second) if rng.random() < 0.5 else (second, first):
-            if len(order) < length:
-                for document in left[team]:
-                    if document not in taken:
-                        taken.add(document)
-                        order.append(document)
-                        teams.append(team)
-                        break
-    return Impression(tuple(order), teams=tuple(teams))
-
-
-def vote(clicks: Clicks, team: str | int) -> float:
-    """1 if the clicks on a drafted ranking prefer `team`, 0 if they prefer the other, 1/2 for neither."""
-    teams = clicks.impression.teams or ()
-    lead = sum(gain if picked == team else -gain for gain, picked in zip(clicks.gains, teams, strict=True))
-    return 0.5 + 0.5 * (lead > 0) - 0.5 * (lead < 0)

@@ -6,6 +6,7 @@ Pairs of a word of the query with a word of the document, and of an entry of the
 learned once they recur.
 """
 
+import copy
 import math
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from online_rank.base.explain import Split
+from online_rank.base.forgetting import parts_of
 from online_rank.base.kinds import CATEGORY, IGNORED, TEXT, WHOLE, Kinds, Seen
 from online_rank.query import Block, with_features
 from online_rank.query.levels import Levels, read_block
@@ -30,6 +32,7 @@ __all__ = [
     "learn_words",
     "length_of",
     "with_words",
+    "without_entry",
 ]
 
 #: The most words of a query, and of a text, that are paired with one another.
@@ -351,3 +354,19 @@ def _entries_of_two(ranker: Any, block: Block, a: int, b: int) -> Iterator[tuple
         if found is not None:
             for entry in zip(found.names, found.keys.tolist(), found.values[i].tolist(), strict=True):
                 yield sign, entry
+
+
+def without_entry(model: Any, without: Any, name: str, value: str) -> tuple[Any, int]:
+    """A model without the pairs of an entry of the context with levels and words, and how many there were.
+
+    The checksum by which its kinds remember the value goes, too. `without` is the model, or a copy that may change.
+    """
+    value = in_nfc(value)
+    keys, feature = keys_of([""], [[f"{name}={value}"]]), ("context", name)
+    has_pairs = any(words.has_pairs_of(keys) for words in parts_of(without, Words))
+    if not (has_pairs or any(kinds.has_mark(feature, value) for kinds in parts_of(without, Kinds))):
+        return without, 0
+    without = copy.deepcopy(model) if without is model else without
+    for kinds in parts_of(without, Kinds):
+        kinds.forget(feature, value)
+    return without, sum(words.forget(keys) for words in parts_of(without, Words))

@@ -3,7 +3,7 @@
 import copy
 import dataclasses
 from collections.abc import Hashable, Mapping
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -17,11 +17,12 @@ from online_rank.feedback import Clicks, Impression, PlackettLuce
 from online_rank.intervals import PairedLosses
 from online_rank.intervals.losses import served_loss
 from online_rank.intervals.paired import Difference
-from online_rank.measures.learned import AnyMeasure
-from online_rank.metrics.interleaving import draft, vote
 from online_rank.query import Block
 from online_rank.query.context import vectors_of
 from online_rank.rankers.fixed import FixedRanker
+
+if TYPE_CHECKING:
+    from online_rank.measures.learned import AnyMeasure
 
 _NAMES = ("serving", "challenger")
 #: The share of lists that are drafted without a budget, and the confidence of `from_today`.
@@ -178,7 +179,7 @@ class Challenge:
         """By how much the loss of the serving model exceeds the challenger's."""
         return self.paired.difference("challenger", "serving", level)
 
-    def compare(self, measure: AnyMeasure, model: Any, query: Block, y: Any, whose: bool | None = None) -> None:
+    def compare(self, measure: "AnyMeasure", model: Any, query: Block, y: Any, whose: bool | None = None) -> None:
         """Compare both on a query with its grades, before they learn it; `whose` as in `count`."""
         if not self._counts(whose):
             return
@@ -202,7 +203,7 @@ class Challenge:
             first = [document for document in model.rank_one(seen_by(model, query)) if document not in gone][:k]
             place = {document: place for place, document in enumerate(self.model.rank_one(seen_by(self.model, query)))}
             lists, kept = [first, sorted(first, key=place.__getitem__)], least_drafted(k)
-        drafted = draft(dict(zip(_NAMES, lists, strict=True)), k, counted_generator(self, self.seed, self.n_asked))
+        drafted = Impression.drafted(dict(zip(_NAMES, lists, strict=True)), k, counted_generator(self, self.seed, self.n_asked))
         return dataclasses.replace(drafted, positions=shown.positions, pinned=shown.pinned, kept=kept)
 
     def _drawn_lists(
@@ -233,7 +234,7 @@ class Challenge:
         """
         if not self._counts(whose):
             return
-        won = vote(clicks, "challenger")
+        won = clicks.vote("challenger")
         self.n_drafted += 1
         self._update({"serving": won, "challenger": 1.0 - won})
 
@@ -337,6 +338,6 @@ def least_drafted(k: int) -> float:
     return float(np.min(lowest * np.log2(places + 1.0), initial=1.0))
 
 
-def _loss(measure: AnyMeasure, model: Any, query: Block, y: Any) -> float | None:
+def _loss(measure: "AnyMeasure", model: Any, query: Block, y: Any) -> float | None:
     scores = model.predict_one(seen_by(model, query))
     return served_loss(measure, [*scores.values()] if isinstance(scores, dict) else scores, y)

@@ -8,17 +8,14 @@ from typing import Any, NamedTuple
 from msgspec import UNSET
 
 from online_rank.base.forgetting import forget_names, parts_of
-from online_rank.base.kinds import Kinds
 from online_rank.base.transformer import QueryTransformer
 from online_rank.base.undo import all_or_nothing
 from online_rank.preprocessing._keys import DOCUMENT
 from online_rank.preprocessing.crosses import CrossFeatures, suffix_of
 from online_rank.preprocessing.history import History
 from online_rank.query import Runs
-from online_rank.query.names import in_nfc
-from online_rank.query.words import keys_of
 from online_rank.rankers.growing_trees import GrowingTrees
-from online_rank.rankers.words import Words
+from online_rank.rankers.worded import without_entry
 from online_rank.serving.messages import BINARY_BEGINS, Forget
 from online_rank.serving.protocol import RankingService
 from online_rank.serving.reading import read, request_of
@@ -121,31 +118,13 @@ def _without(model: Any, wanted: Forget) -> tuple[Any, frozenset[str], int]:
     entries += [] if wanted.document is UNSET else [(DOCUMENT, wanted.document)]
     without, names = _without_crosses(model, wanted)
     without = _without_windows(without, model)
-    without, n_words = _without_words(without, model, wanted)
+    without, n_words = (without, 0) if wanted.entry is None else without_entry(model, without, *wanted.entry)
     if not any(name in step.names for step in parts_of(without, History) for name, _ in entries):
         return without, names, n_words
     emptied = without
     without = copy.deepcopy(model) if without is model else without
     n_keys = sum(step.forget(name, value) for step in parts_of(without, History) for name, value in entries)
     return (without if n_keys else emptied), names, n_keys + n_words
-
-
-def _without_words(without: Any, model: Any, wanted: Forget) -> tuple[Any, int]:
-    """A model without the pairs of an entry of the context with levels and words, and how many there were.
-
-    The checksum by which its kinds remember the value goes, too.
-    """
-    if wanted.entry is None:
-        return without, 0
-    name, value = wanted.entry[0], in_nfc(wanted.entry[1])
-    keys, feature = keys_of([""], [[f"{name}={value}"]]), ("context", name)
-    has_pairs = any(words.has_pairs_of(keys) for words in parts_of(without, Words))
-    if not (has_pairs or any(kinds.has_mark(feature, value) for kinds in parts_of(without, Kinds))):
-        return without, 0
-    without = copy.deepcopy(model) if without is model else without
-    for kinds in parts_of(without, Kinds):
-        kinds.forget(feature, value)
-    return without, sum(words.forget(keys) for words in parts_of(without, Words))
 
 
 def _without_windows(without: Any, model: Any) -> Any:

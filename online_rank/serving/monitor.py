@@ -6,7 +6,7 @@ A request only leaves what became of it. All that is shown follows from that whe
 import math
 import time
 from collections import deque
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,11 +14,13 @@ from online_rank.base import ranker_of, serving_ranker
 from online_rank.feedback import Clicks, PositionBias
 from online_rank.intervals import LossInterval
 from online_rank.intervals.losses import running_sums
-from online_rank.measures.learned import AnyMeasure
 from online_rank.measures.learned import measure as parse_measure
 from online_rank.serving.clock import CLOCK
 from online_rank.serving.course import Course
 from online_rank.serving.protocol import Reply
+
+if TYPE_CHECKING:
+    from online_rank.measures.learned import AnyMeasure
 
 #: What is left by requests before it is counted though nobody asks.
 MOST_WAITING = 256
@@ -57,7 +59,7 @@ class Monitor:
 
     def __init__(
         self,
-        measure: str | AnyMeasure = "ndcg@10",
+        measure: "str | AnyMeasure" = "ndcg@10",
         sums: Any = (0.0, 0.0, 0.0),
         *,
         clicks: bool = False,

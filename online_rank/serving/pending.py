@@ -6,14 +6,17 @@ import heapq
 import itertools
 import math
 from collections.abc import Container, Hashable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from online_rank.arguments import integer
 from online_rank.arguments import number as real
 from online_rank.base.schema import Count, Derived, DictOf, Plain, Real, Schema, Text, TupleOf
-from online_rank.base.undo import Undo, all_or_nothing
+from online_rank.base.undo import all_or_nothing
 from online_rank.serving.plan import PLACE, FeedbackPlan, Given
 from online_rank.serving.waiting import MARK, WaitingQueries, asked_as
+
+if TYPE_CHECKING:
+    from online_rank.base.undo import Undo
 
 #: About what a value that was given takes.
 _VALUE = 300
@@ -339,7 +342,7 @@ class PendingQueries(WaitingQueries):
         self._n_early = sum([n_values(self._given[query_id]) for query_id in self._early])
         self._derive()
 
-    def _record(self, log: list[Undo], _: Any = None) -> None:
+    def _record(self, log: "list[Undo]", _: Any = None) -> None:
         """Add to a log what undoes changes of attributes, and derives again what is derived; for entries: `include_entries`."""
         log += [self._derive, functools.partial(vars(self).update, vars(self).copy())]
 

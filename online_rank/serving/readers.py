@@ -25,7 +25,7 @@ from online_rank.serving.reading import RequestError, read
 from online_rank.serving.replacing import tried
 from online_rank.serving.served import Answer, ServedModel, answered
 from online_rank.storage.files import ModelFileError, from_bytes, write_atomically
-from online_rank.storage.own import Distrusted, read_own
+from online_rank.storage.own import read_own
 from online_rank.support.lazy import needs
 
 _log = logging.getLogger("online_rank.serving")
@@ -289,7 +289,7 @@ class ReaderModels:
             return read_own(self._cache, _file(key), _MOST_MODEL)
         except FileNotFoundError:
             return None
-        except (OSError, Distrusted) as error:
+        except OSError as error:
             _log.error("the model in the cache is not used: %s", error)
             return None
 

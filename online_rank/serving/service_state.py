@@ -7,7 +7,7 @@ import itertools
 import json
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from online_rank.arguments import number as real
 from online_rank.base import abilities_of, ranker_of, steps_of
 from online_rank.base.anatomy import learned_measure
 from online_rank.base.schema import Array, Count, Derived, DictOf, Nested, Plain, Schema, Text, TupleOf
-from online_rank.base.undo import Undo, all_or_nothing
+from online_rank.base.undo import all_or_nothing
 from online_rank.metrics import metric
 from online_rank.preprocessing._columns import ColumnTransformer
 from online_rank.query import Block
@@ -28,6 +28,9 @@ from online_rank.serving.pending import PendingQueries
 from online_rank.serving.plan import FeedbackPlan
 from online_rank.serving.queries import Needs, query_of
 from online_rank.serving.reading import Evidence, read, remembered_in, request_of
+
+if TYPE_CHECKING:
+    from online_rank.base.undo import Undo
 
 #: What is counted.
 _COUNTED = (
@@ -295,7 +298,7 @@ class ServiceState(Counted):
         if plan is not None and not self.draws:
             plan.require_whole()
 
-    def _record(self, log: list[Undo], _: Any = None) -> None:
+    def _record(self, log: "list[Undo]", _: Any = None) -> None:
         """Add to a log what undoes the changes of a request, except changes of the models."""
         pending, own, counts = vars(self._pending), vars(self), self._counts
         log += [

@@ -9,7 +9,6 @@ import pytest
 from online_rank import SwapRanker
 from online_rank.feedback import Impression
 from online_rank.metrics import TeamDraft
-from online_rank.metrics.interleaving import draft, vote
 from online_rank.stream.clicks import user
 
 
@@ -37,22 +36,22 @@ def test_draft_by_hand():
     a, b = ["p", "q", "r", "s"], ["q", "s", "p", "r"]
     # First round: a picks p, b picks q. Second: b first, s; a picks r, since p and q are gone.
     both = {"a": a, "b": b}
-    assert draft(both, None, Coins(0.1, 0.9)) == Impression(("p", "q", "s", "r"), teams=("a", "b", "b", "a"))
-    assert draft(both, 3, Coins(0.9, 0.1)) == Impression(("q", "p", "r"), teams=("b", "a", "a"))
-    assert draft({1: [], 0: []}, 5, Coins()) == Impression((), teams=())
+    assert Impression.drafted(both, None, Coins(0.1, 0.9)) == Impression(("p", "q", "s", "r"), teams=("a", "b", "b", "a"))
+    assert Impression.drafted(both, 3, Coins(0.9, 0.1)) == Impression(("q", "p", "r"), teams=("b", "a", "a"))
+    assert Impression.drafted({1: [], 0: []}, 5, Coins()) == Impression((), teams=())
 
 
 def test_draft_of_different_candidates():
     # The team that has documents left continues alone: a picks p, b has q, and then a alone r and s.
     longer, shorter = ["p", "q", "r", "s"], ["q"]
-    assert draft({"a": longer, "b": shorter}, None, Coins(0.1, 0.1, 0.1)) == Impression(
+    assert Impression.drafted({"a": longer, "b": shorter}, None, Coins(0.1, 0.1, 0.1)) == Impression(
         ("p", "q", "r", "s"), teams=("a", "b", "a", "a")
     )
-    assert draft({"a": shorter, "b": longer}, None, Coins(0.1, 0.1, 0.1)) == Impression(
+    assert Impression.drafted({"a": shorter, "b": longer}, None, Coins(0.1, 0.1, 0.1)) == Impression(
         ("q", "p", "r", "s"), teams=("a", "b", "b", "b")
     )
-    assert draft({"a": ["p"], "b": ["q"]}, 3, Coins(0.9)) == Impression(("q", "p"), teams=("b", "a"))
-    assert draft({"a": [], "b": ["q"]}, 3, Coins(0.1)) == Impression(("q",), teams=("b",))
+    assert Impression.drafted({"a": ["p"], "b": ["q"]}, 3, Coins(0.9)) == Impression(("q", "p"), teams=("b", "a"))
+    assert Impression.drafted({"a": [], "b": ["q"]}, 3, Coins(0.1)) == Impression(("q",), teams=("b",))
 
 
 @pytest.mark.parametrize(
@@ -60,14 +59,14 @@ def test_draft_of_different_candidates():
 )
 def test_votes_by_hand(clicked, value):
     shown = Impression(("q", "p", "s", "r"), teams=(1, 4, 1, 4))
-    assert vote(shown.clicked(clicked), 1) == value
-    assert vote(shown.clicked(clicked), 4) == 1.0 - value
+    assert shown.clicked(clicked).vote(1) == value
+    assert shown.clicked(clicked).vote(4) == 1.0 - value
 
 
 def test_equal_rankings_have_equal_teams():
     rng, teams = np.random.default_rng(0), collections.Counter()
     for _ in range(2000):
-        shown = draft({"a": list("abcd"), "b": list("abcd")}, 3, rng)
+        shown = Impression.drafted({"a": list("abcd"), "b": list("abcd")}, 3, rng)
         assert shown.order == tuple("abc")
         teams[shown.teams] += 1
     # Two coins decide: who is first, and who is third.

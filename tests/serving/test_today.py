@@ -8,7 +8,6 @@ import pytest
 
 from online_rank import History, PlackettLuce, RidgeRanker, SwapRanker
 from online_rank.feedback import Impression
-from online_rank.metrics.interleaving import draft
 from online_rank.rankers.fixed import FixedRanker
 from online_rank.serving import Challenge, RankingService
 from online_rank.serving.challenge import from_today, least_drafted
@@ -31,7 +30,7 @@ def test_the_price_of_a_vote_over_all_orders_and_coins(k):
     for other in itertools.permutations(range(k)):
         kept = np.zeros(k)
         for coins in itertools.product((0, 1), repeat=(k + 1) // 2):
-            order = draft({"a": range(k), "b": other}, k, Coins(coins)).order
+            order = Impression.drafted({"a": range(k), "b": other}, k, Coins(coins)).order
             kept[list(order)] += discount / 2 ** ((k + 1) // 2)
         least = np.minimum(least, kept / discount)
     assert least.min() >= least_drafted(k) - 1e-12
