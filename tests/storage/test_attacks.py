@@ -132,17 +132,18 @@ def test_no_setting_of_a_file_makes_a_constructor_or_the_first_query_take_much_m
     assert peak < 64 << 20
 
 
-def test_a_pipeline_of_another_width_is_refused_in_use_and_not_in_a_kernel():
-    """A scaler of 2 features before a ranker of 3 is no damage: the query is refused, with both as they were."""
+def test_a_pipeline_of_another_width_is_refused_when_loaded_and_in_use_and_not_in_a_kernel():
+    """A scaler of 2 features before a ranker of 3 can rank nothing: its file is refused, and in memory each query is."""
     model = taught(StreamScaler() | PerceptronRanker())
     scaler = StreamScaler()
     scaler.learn_one(X[:, :2])
     forgery = online_rank.RankingPipeline(scaler, model["PerceptronRanker"])
-    again = from_bytes(to_bytes(forgery))
+    with pytest.raises(ModelFileError, match=r"do not fit one another.*x has 2 features, but PerceptronRanker .* 3"):
+        from_bytes(to_bytes(forgery))
     with pytest.raises(ValueError, match="features"):
-        again.predict_one(X)
+        forgery.predict_one(X)
     with pytest.raises(ValueError, match="features"):
-        again.learn_one(X[:, :2], Y)
+        forgery.learn_one(X[:, :2], Y)
 
 
 def test_a_number_of_losses_is_not_negative():
