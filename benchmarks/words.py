@@ -12,7 +12,6 @@ import gc
 import time
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from river import compose, feature_extraction
 
 from benchmarks import _word_streams as streams
 from benchmarks._common import parser, save, table
+from benchmarks._timing import megabytes
 from online_rank import (
     AdditiveRanker,
     ForEachDocument,
@@ -244,8 +244,7 @@ def memory(seeds: range) -> str:
         times.append(scored + learned)
         if t % LOOK == 0:
             gc.collect()
-            held = int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 1e6
-            size = len(to_bytes(model)) / 1e6
+            held, size = megabytes("VmRSS"), len(to_bytes(model)) / 1e6
             rows.append(
                 (
                     f"{t:,}",

@@ -4,7 +4,6 @@ Each level is a feature, `(feature, "is", level)`: 1 in the documents that have 
 has several levels, and a model keeps levels as it keeps features.
 """
 
-import itertools
 import operator
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -13,7 +12,7 @@ import numpy as np
 
 from online_rank.query.blocks import Block, document_name
 from online_rank.query.embeddings import VectorsMet, is_vector
-from online_rank.query.forms import as_floats, documents_in_nfc, table_of
+from online_rank.query.forms import as_floats, documents_in_nfc, flat, table_of
 from online_rank.query.names import are_nfc, in_nfc
 from online_rank.query.times import seconds_of_dates, seconds_of_text
 
@@ -208,7 +207,7 @@ def read_known(block: Block, names: tuple[Hashable, ...]) -> Block | None:
     documents: Any = block.X
     if {*map(type, documents)} != _ONLY_DICTS or operator.countOf(map(tuple, documents), names) != len(documents):
         return None
-    X = numbers([*itertools.chain.from_iterable(map(dict.values, documents))])
+    X = numbers(flat(map(dict.values, documents)))
     return None if X is None else tuple.__new__(Block, (X.reshape(-1, len(names)), *block[1:5], names, *block[6:]))
 
 

@@ -29,8 +29,6 @@ from online_rank.rankers.worded import Texts
 
 __all__ = ["CurvedRanker", "as_read", "cells_of", "n_curves"]
 
-#: A first query is sparse if it has at least this many names, and its documents have less than this share of them.
-_MANY_NAMES, _FILLED = 50, 0.25
 #: The scores at which curves bend, and one that no rank reaches.
 _BENDS, _FARTHEST = curves.FIRST + curves.STEP * np.arange(curves.POINTS), 40.0
 #: The most values of a query that is kept after it was scored.
@@ -423,7 +421,7 @@ def _is_sparse(block: Block) -> bool:
             return False
     else:
         return False
-    return n_names >= _MANY_NAMES and filled < _FILLED * block.n_documents * n_names
+    return n_names >= loose.MANY_NAMES and filled < loose.FILLED * block.n_documents * n_names
 
 
 def _room_for_rows(d: int, m: int) -> curves.CurveRows:

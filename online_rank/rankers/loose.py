@@ -16,12 +16,12 @@ from online_rank.query import Block, SparseRows, with_features
 from online_rank.query.levels import is_level
 from online_rank.query.words import Entries, Worded, joined, keys_of
 
-__all__ = ["Loose", "attached", "loose_in", "may_meet_words", "without"]
+__all__ = ["FILLED", "MANY_NAMES", "Loose", "attached", "loose_in", "may_meet_words", "without"]
 
 #: Features from which on new names may be words; and queries of words: they have at least this many names, and documents have
 #: less than this share of them.
 _SETTLED = 256
-_MANY_NAMES, _FILLED = 50, 0.25
+MANY_NAMES, FILLED = 50, 0.25
 #: How the names of the entries begin: no text and no level has such a name.
 _BEGINNING = "\x00"
 #: Those that have warned.
@@ -74,9 +74,9 @@ def may_meet_words(ranker: Any, block: Block) -> bool:
 def _are_words(X: np.ndarray, columns: np.ndarray) -> np.ndarray:
     """Which of some columns of a query may be words: none unless it has many names, and documents have few of them."""
     filled = (X != 0.0) & ~np.isnan(X)
-    if X.shape[1] < _MANY_NAMES or filled.sum() >= _FILLED * X.size:
+    if X.shape[1] < MANY_NAMES or filled.sum() >= FILLED * X.size:
         return np.zeros(len(columns), dtype=bool)
-    few: np.ndarray = filled[:, columns].mean(axis=0) < _FILLED
+    few: np.ndarray = filled[:, columns].mean(axis=0) < FILLED
     return few
 
 

@@ -28,8 +28,8 @@ def let_stale_leave(step: Any, levels: Levels) -> None:
     kinds = {**kinds.known(), **(step.kinds or {})}
     gone = {name for name in levels.categories() if kinds.get(name, CATEGORY) in (TEXT, IGNORED)}
     if gone:
-        own = step._columns.names
-        leaving.leave(step, np.array([j for j, name in enumerate(own) if j not in levels.of_any(gone)], dtype=np.int64))
+        columns = levels.of_any(gone)
+        leaving.leave(step, np.array([j for j in range(len(step._columns.names)) if j not in columns], dtype=np.int64))
 
 
 def renew_levels(step: Any, texts: Any, levels: Levels) -> None:
@@ -87,9 +87,7 @@ def n_beyond(ranker: Any) -> int:
     if words is None or not words.share:
         return 0
     levels = Levels(own_names(ranker), ranker.max_levels)
-    own = [
-        keys_of([f"{name}="], [[each for each in levels.levels_of(name) if each is not None]]) for name in levels.categories()
-    ]
+    own = (_keys_in_use(levels, name)[1] for name in levels.categories())
     return words.n_words - sum(int((words.rows_of(keys) >= 0).sum()) for keys in own)
 
 
