@@ -1,9 +1,8 @@
 """LETOR / svmlight text, ``grade qid:id feature:value ... # docid = X``: the loop around the kernel, and faults of lines."""
 
-import functools
 import itertools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -64,6 +63,7 @@ class Letor:
         if named or options.features or options.exclude:
             raise ValueError(f"{self.name}: LETOR text has no columns: leave out their names")
         self._qid, self._first_id, self.width, self.has_qid = "", 1, options.n_features or 0, True
+        self._names: tuple[str, ...] = ()
         # What the kernel fills, block after block.
         self._room = np.empty(0, np.int64), np.empty(0), np.empty((0, 3), np.int64)
         self._found, self._usual, self._blocks = 0, 0, text.blocks(0 if options.n_features else LOOK_AHEAD)
@@ -213,7 +213,7 @@ class Letor:
         """The rows of a block of text, some at a time."""
         n, width = len(found.grades), self.width
         numbered = self._first_id == 1 and width == self._usual
-        names = () if numbered and watch is None else _numbered(self._first_id, width)
+        names = () if numbered and watch is None else self._numbered()
         y = np.where(np.abs(found.grades) <= _WHOLE, found.grades, 0.0).astype(np.int64)
         columns = {row: f", column {at - found.meta[row, kernels.PLACE] + 1}" for row, (at, _) in found.faults.items()}
         step = n if width > WIDE else max(1, _BLOCK // max(1, width))
@@ -234,9 +234,16 @@ class Letor:
                 return f"{self.name}, line {lines[i]}{columns.get(a + i, '')}"
 
             fresh = np.flatnonzero(meta[:, kernels.FRESH] | (np.arange(b - a) == 0))
-            qids, docids = [self._qid_of(found.text, row) for row in meta[fresh]], self._docids(found.text, meta)
             faults = {row - a: what for row, (_, what) in found.faults.items() if a <= row < b}
+            qids, docids = [self._qid_of(found.text, row) for row in meta[fresh]], self._docids(found.text, meta, faults)
             yield Rows(X, y[a:b], fresh.tolist(), qids, docids, where, faults, names, numbered=numbered)
+
+    def _numbered(self) -> tuple[str, ...]:
+        """The names of all columns made so far; the same tuple until there are others."""
+        first, n = self._first_id, self.width
+        if len(self._names) != n or self._names[:1] != (str(first),):
+            self._names = tuple(map(str, range(first, first + n)))
+        return self._names
 
     def _qid_of(self, text: bytearray, row: np.ndarray) -> str:
         """The qid of a row; a line without one that can be read belongs to the query before it."""
@@ -245,12 +252,18 @@ class Letor:
             self._qid = text_of(self.name, line, text[at : at + length])
         return self._qid
 
-    def _docids(self, text: bytearray, meta: np.ndarray) -> list[str]:
-        """The ids of documents, if they are wanted: X of a comment ``docid = X``, else its first word, as in "# 7555 rambo"."""
+    def _docids(self, text: bytearray, meta: np.ndarray, faults: Container[int]) -> list[str]:
+        """The ids of documents, if they are wanted: X of a comment ``docid = X``, else its first word, as in "# 7555 rambo".
+
+        A line with a fault is no document, and its comment is not known to begin where the kernel stopped.
+        """
         if not self._options.with_ids:
             return []
         docids = []
-        for line, at, length in meta[:, [kernels.LINE, kernels.COMMENT, kernels.COMMENT_LENGTH]].tolist():
+        for row, (line, at, length) in enumerate(meta[:, [kernels.LINE, kernels.COMMENT, kernels.COMMENT_LENGTH]].tolist()):
+            if row in faults:
+                docids.append("")
+                continue
             match = _DOCID.search(text, at + 1, at + length)
             words = [match[1]] if match else text[at + 1 : at + length].split(None, 1)
             docids.append(text_of(self.name, line, words[0]) if words else "")
@@ -274,9 +287,3 @@ def _note(found: _Parsed, row: int, at: int, what: str) -> None:
 def _shown(text: bytearray, at: int) -> str:
     """A token, or its beginning, in quotes."""
     return repr(bytes(_TOKEN.match(text, at)[0][:40]).decode("utf-8", "backslashreplace"))  # type: ignore[index]
-
-
-@functools.lru_cache(maxsize=4)
-def _numbered(first: int, n: int) -> tuple[str, ...]:
-    """The names of n features, numbered from the first."""
-    return tuple(map(str, range(first, first + n)))

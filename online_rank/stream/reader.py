@@ -154,7 +154,8 @@ class Queries(Lists, Iterator[tuple[Any, ...]]):
         at = rows.times[:1] if self._options.timed and rows.times is not None else None
         ids = _ids_of(rows) if DOCUMENT in self._options.keys else None
         w = ONE if rows.weights is None else rows.weights[:1].copy()
-        if len(rows.names) == len(self.plan.features) or self.is_letor:
+        # LETOR text first: a plan makes its columns when somebody asks for them, and one large id stands for millions.
+        if self.is_letor or len(rows.names) == len(self.plan.features):
             names = None if rows.numbered else rows.names
             return Block(rows.X, None, single(n), w, ids=ids, names=names, context=context, at=at)
         return Block(documents_of(rows, self.plan), None, single(n), w, ids=ids, form=dict, context=context, at=at)

@@ -48,6 +48,12 @@ def parse_line(text):
     return int(grade), qid, features, comment.strip() if sharp else ""
 
 
+def docid_of(comment):
+    """The id of a document in the comment of its line: X of "docid = X", else the first word; empty without one."""
+    found = re.search(r"docid\s*=\s*(\S+)", comment) or re.search(r"(\S+)", comment)
+    return found[1] if found else ""
+
+
 def is_utf8(text):
     """Whether bytes that were read as latin-1 are UTF-8."""
     try:

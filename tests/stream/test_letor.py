@@ -694,3 +694,23 @@ def test_one_large_id_makes_no_column_for_each_smaller_one():
     finally:
         tracemalloc.stop()
     assert rows.shape == (2, 9_999_999)
+
+
+def test_one_large_id_next_to_a_feature_0_makes_names_and_no_columns():
+    """Features go by name then. The plan made a column for each of them, too: 52 bytes took 2.8 GB."""
+    list(read(io.BytesIO(b"1 qid:6 1:1 2:9\n0 qid:7 0:2\n")))
+    tracemalloc.start()
+    try:
+        queries = read(io.BytesIO(b"1 qid:6 1:1 999999:92\n0 qid:7 0:2\n"))
+        shown = [(x.names[:2], x.names[-1], x.X.columns.tolist(), x.X.values.tolist()) for x, _ in queries]
+        assert tracemalloc.get_traced_memory()[1] < 100 << 20
+    finally:
+        tracemalloc.stop()
+    assert shown == [(("0", "1"), "999999", [1, 999_999], [1.0, 92.0]), (("0", "1"), "999999", [0], [2.0])]
+
+
+def test_a_fault_is_named_where_ids_are_wanted_too():
+    """The error was that the line is not UTF-8: the rest of the token at fault was read as the comment."""
+    text = "1 qid:1 1:1 # a\n0 qid:1 2:1 \u00e92 qid:2 # b\n".encode()
+    with pytest.raises(ReadError, match=r"line 2, column 13: '\u00e92' is not feature:value"):
+        list(read(io.BytesIO(text), with_ids=True))
