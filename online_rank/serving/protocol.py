@@ -29,7 +29,7 @@ from online_rank.base import ranker_of
 from online_rank.base.growth import growth_limited
 from online_rank.base.undo import all_or_nothing
 from online_rank.limits import MAX_COUNT, is_integer
-from online_rank.query.embeddings import LENIENT
+from online_rank.query.embeddings import lenient
 from online_rank.query.times import seconds_of_time
 from online_rank.serving import learning, messages, queries, ranking, windows
 from online_rank.serving.clock import CLOCK
@@ -104,9 +104,11 @@ class RankingService(ServiceState):
         greedy
             Whether each request to rank counts as one that says `"greedy": true`.
         """
-        known: dict[str, Any] = {}
         # One client must not decide how long everybody's vectors are.
-        lenient = LENIENT.set(True)
+        return lenient().run(self._handle, request, line, at, kinds, greedy)
+
+    def _handle(self, request: bytes, line: int, at: float | None, kinds: Collection[str] | None, greedy: bool) -> Reply:
+        known: dict[str, Any] = {}
         try:
             message: Any = read(request)
             known = {} if isinstance(message, messages.Command) else {"id": message.id}
@@ -122,8 +124,6 @@ class RankingService(ServiceState):
             return Reply({**known, "error": str(refused), "line": line}, is_unknown=isinstance(refused, UnknownQuery))
         except MemoryError:
             return Reply({**known, "error": "not enough memory for this request", "line": line})
-        finally:
-            LENIENT.reset(lenient)
         if known and message.meta is not UNSET:
             with contextlib.suppress(MemoryError):  # What has changed must be known to the journal.
                 reply.answer["meta"] = message.meta
@@ -142,7 +142,7 @@ class RankingService(ServiceState):
         with all_or_nothing(self) as changes:
             self._count(None)
             self._pending.advance(changes, at)
-        return windows.with_what_follows(self, reply)
+        return lenient().run(windows.with_what_follows, self, reply)
 
     def answer_again(self, request: bytes) -> Reply:
         """Answer a request that was handled before, as far as possible; nothing changes.
@@ -193,9 +193,7 @@ class RankingService(ServiceState):
     def replay(self, fields: list[Any], number: int | None, waiting: Any, feedback: bytes) -> None:
         """Repeat the change of an `Outcome`."""
         # What was accepted before is accepted again.
-        within = growth_limited(math.inf)
-        within.run(LENIENT.set, True)
-        within.run(self._replay, fields, number, waiting, feedback)
+        growth_limited(math.inf).run(lenient).run(self._replay, fields, number, waiting, feedback)
 
     def _replay(self, fields: list[Any], number: int | None, waiting: Any, feedback: bytes) -> None:
         kind, *rest = fields

@@ -2,11 +2,13 @@
 
 import contextvars
 import json
+import sys
 
 import pytest
 
 from online_rank import PerceptronRanker, StreamScaler, SwapRanker
 from online_rank.base.growth import GROWTH
+from online_rank.query.embeddings import LENIENT
 from online_rank.serving import FeedbackPlan, learning, windows
 from online_rank.serving.protocol import RankingService
 from online_rank.serving.service_state import ServiceState
@@ -78,6 +80,31 @@ def test_what_an_error_leaves_in_the_process_is_seen():
         context.run(interrupts.outcome, scenario, interrupts.Expected([], None), 1)
         == "it has changed the context of the process"
     )
+
+
+@pytest.mark.parametrize("at", range(1, 20))
+def test_an_interrupt_leaves_nothing_that_later_queries_follow(at):
+    """Ctrl-C came between two lines of `handle`, and later vectors of any length were taken for missing values."""
+    service, n_lines = RankingService(PerceptronRanker()), 0
+
+    def interrupt(frame, event, _):
+        nonlocal n_lines
+        if frame.f_code is not RankingService.handle.__code__:
+            return None
+        n_lines += event == "line"
+        if n_lines == at:
+            sys.settrace(None)
+            raise KeyboardInterrupt
+        return interrupt
+
+    sys.settrace(interrupt)
+    try:
+        service.handle(b'{"id": 1, "docs": {"a": {"x": 1}, "b": {"x": 2}}}')
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.settrace(None)
+    assert not LENIENT.get()
 
 
 def test_a_query_that_was_learned_when_memory_ran_out_is_in_the_journal(monkeypatch):

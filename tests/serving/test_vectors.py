@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from online_rank import AdditiveRanker
-from online_rank.serving import RankingService
+from online_rank.serving import FeedbackPlan, RankingService
 from online_rank.serving.reading import RequestError, read
 
 
@@ -81,6 +81,21 @@ def test_vectors_of_another_length_are_missing_values_and_counted():
         "dimensions": 4, "bytes": service.stats()["vectors"]["embedding"]["bytes"], "other_lengths": 5
     }  # fmt: skip
     learned(service, 8)
+
+
+@pytest.mark.parametrize("by_a_request", [True, False])
+def test_vectors_of_another_length_are_missing_when_their_window_ends(by_a_request):
+    """The query was ranked, and an error ended the service's clock, or another client's request, when its window ended."""
+    service = RankingService(AdditiveRanker(), plan=FeedbackPlan(window=10))
+    for number in range(3):
+        sent(service, query(number, k=3 if number == 2 else 4, ts=20 * number))
+        sent(service, {"id": number, "grades": {f"d{i}": i % 3 for i in range(5)}, "ts": 20 * number + 1})
+    if by_a_request:
+        sent(service, query(3, ts=60))
+    else:
+        service.advance(60.0)
+    assert service.counts()["learned"] == 3
+    assert service.stats()["vectors"]["embedding"]["other_lengths"] == 5
 
 
 def test_an_odd_vector_is_missing_too():
