@@ -31,6 +31,7 @@ from tests.campaigns import (
     kills_served,
     kills_windows,
     lifetime,
+    poison,
     races,
     rows,
     soak,
@@ -361,3 +362,18 @@ def test_readings_of_a_life_are_compared_with_their_median():
         found = Found()
         lifetime.look_at([*readings, last], found)
         assert len(found.wrong) == n, found
+
+
+@pytest.mark.slow
+def test_no_challenger_is_promoted_by_fewer_votes_than_its_interval_needs():
+    assert poison.least_names(0.95) == 12
+    assert poison.least_names(0.999) > 12
+    assert poison.votes(1).counts == {"votes_of_one_name": 150, "names_that_promoted": 12}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("attack", [poison.grades, poison.history], ids=["grades", "history"])
+def test_an_attacker_moves_a_service_no_further_than_promised(attack):
+    found = attack(1)
+    assert found.wrong == []
+    assert found.counts
