@@ -162,7 +162,7 @@ def _closed(
     return least_loss + cost / rate + gap * (1.0 + (cost / size if size > 0.0 else 1.0)) + budget + 1.0
 
 
-@bound("F(u) + ||u|| sqrt(Q + 2 sum of tau V) + c / eta_T + Delta + G", of=AdditiveRanker)
+@bound("F(u) + ||u|| sqrt(Q) + c / eta_T + Delta + G", of=AdditiveRanker)
 def additive_mass_bound(
     *,
     comparator_loss: float,
@@ -176,8 +176,7 @@ def additive_mass_bound(
     r"""Upper bound on the loss that an `AdditiveRanker` served, against every sum of curves, however the truth drifts.
 
     .. math::
-        \sum_t x_t \le F(u) + \|u\| \sqrt{Q + 2 \sum_t \tau_t V_t} + \frac{\ln(1 / \pi_1)}{\eta_T} + \Delta_T +
-        \sum_t (x_t - h_t)
+        \sum_t x_t \le F(u) + \|u\| \sqrt{Q} + \frac{\ln(1 / \pi_1)}{\eta_T} + \Delta_T + \sum_t (x_t - h_t)
 
     Proof: the last weights alone are one of the candidates, with the prior pi_1. They learn from their own mistakes, so the
     mass theorem bounds their loss by the first two terms (`online_rank.bounds`), on the columns as they were at each query; the
@@ -189,7 +188,7 @@ def additive_mass_bound(
     comparator_loss, comparator_norm
         F(u) on the pairs of the updates, and ||u||; V and 0 for u = 0.
     squares
-        Q + 2 sum of tau V, the sum of the squared norms of the updates and of twice the margins times the masses.
+        Q, the sum of the squared norms of the updates and of twice the margins times the masses.
     last_cost, step, mixability_gap, serving_gap
         ln(1 / pi_1), eta_T, Delta and G, as for `blend_bound`.
 
