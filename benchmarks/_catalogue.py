@@ -68,6 +68,8 @@ CATALOGUE: dict[str, list[Entry]] = {
         _STATEMENTS._replace(title="What certificates say without"),
         _STATEMENTS._replace(title="What blends serve"),
         _STATEMENTS._replace(title="What an `AdditiveRanker` serves"),
+        _STATEMENTS._replace(title="What curves with trees serve"),
+        Entry("What is known before a run", "0, the first order of the files", "1 minute"),
         Entry("Why no regret", "0 and 1", "3 minutes"),
         _STATEMENTS._replace(title="Coverage of paired"),
         _STATEMENTS._replace(title="What exploring"),
