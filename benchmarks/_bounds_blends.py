@@ -98,9 +98,9 @@ def before() -> str:
     header = ("stream", "n", "served", "excess over the best candidate", "allowed after the run", "allowed before it",
               "largest G of its blends", "draws")  # fmt: skip
     note = (
-        "`AdditiveRanker()`, one pass. *Allowed before*: by the number of queries alone, in expectation over the draws, for the "
-        "candidate of the curves with the least prior: `blend_closed_bound` with W = T / 4, of the blend of the curves and of the "
-        "blend with trees together. A candidate is drawn once G exceeds 1."
+        "`AdditiveRanker()`, one pass. *Allowed before*: by the number of queries alone, in expectation over the draws, for "
+        "the candidate of the curves with the least prior: `blend_closed_bound` with W = T / 4, of the blend of the curves and "
+        "of the blend with trees together. A candidate is drawn once G exceeds 1."
     )
     return f"{table(header, rows)}\n\n{note}"
 

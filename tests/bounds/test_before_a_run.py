@@ -7,7 +7,7 @@ import pytest
 
 from online_rank import AdditiveRanker, BlendRanker, PerceptronRanker, bounds
 from online_rank._kernels import beside, hedge, words
-from online_rank.metrics import NDCG
+from online_rank.measures.learned import measure
 from online_rank.rankers import growing_trees
 from online_rank.rankers.hedge import opening
 from online_rank.rankers.words import MIXTURES as OF_WORDS
@@ -15,6 +15,7 @@ from online_rank.rankers.words import MIXTURES as OF_WORDS
 #: Two documents that two rankers order in both ways, and what a wrong order of them loses.
 _QUERY = np.array([[1.0, -1.0], [-1.0, 1.0]])
 _LOST = 1.0 - 1.0 / math.log2(3.0)
+NDCG = measure("ndcg")
 
 
 def two_that_disagree(seed=0):
