@@ -10,10 +10,8 @@ import typer
 
 from online_rank import PerceptronRanker
 from online_rank.cli.app import app
-from online_rank.serving import RankingService
-from online_rank.serving.asgi import Limits
-from online_rank.serving.paths import POSTED, Paths
-from online_rank.serving.served import ServedModel
+from online_rank.serving import RankingApp, RankingService
+from online_rank.serving.paths import POSTED
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [
@@ -89,7 +87,7 @@ def test_paths_and_scripts_exist(page):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_routes_exist(page):
-    paths = Paths({None: ServedModel(RankingService(PerceptronRanker()))}, None, Limits(), False)
+    paths = RankingApp(RankingService(PerceptronRanker()))._paths
     routes = {*POSTED, *paths._routes}
     for path in re.findall(r"`(?:(?:GET|POST|DELETE|PUT) )?(/[a-z][\w/.-]*)`", text_of(page)):
         assert path in routes or path.startswith("/models/") or path == _VOLUME, path

@@ -18,7 +18,7 @@ FIGURES = re.findall(r"\| ([^|]* ± [^|]*) \| \[\w+\]\((.*?)\) \|", PAPER)
 
 #: Symbols of declared bounds that are not in the paper's table, as `online_rank.bounds` and its modules define them.
 _ELSEWHERE = {
-    "F", "w", "z", "u", "u_T", "w_1", "W1", "U", "tau", "eta_T", "e_t", "P", "K", "mu", "alpha", "epsilon", "kappa", "rho", "D",
+    "F", "w", "z", "u", "u_T", "w_1", "W1", "U", "tau", "eta", "eta_T", "e_t", "P", "K", "mu", "alpha", "epsilon", "kappa", "rho", "D",
     "m", "k", "v_max", "f", "L", "c", "luck", "gamma", "omega", "h",
 }  # fmt: skip
 _WORDS = {
