@@ -21,7 +21,7 @@ PAGES = [
 ]
 _GROUP = typer.main.get_command(app)
 _CONTEXT = click.Context(_GROUP)
-#: Of each command its options, and of all commands those of the group.
+#: The options of each command; `COMMON` has the options of all.
 COMMANDS = {
     name: {
         option

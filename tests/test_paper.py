@@ -18,8 +18,8 @@ FIGURES = re.findall(r"\| ([^|]* ± [^|]*) \| \[\w+\]\((.*?)\) \|", PAPER)
 
 #: Symbols of declared bounds that are not in the paper's table, as `online_rank.bounds` and its modules define them.
 _ELSEWHERE = {
-    "F", "w", "z", "u", "u_T", "w_1", "W1", "U", "tau", "eta", "eta_T", "e_t", "P", "K", "mu", "alpha", "epsilon", "kappa", "rho", "D",
-    "m", "k", "v_max", "f", "L", "c", "luck", "gamma", "omega", "h",
+    "F", "w", "z", "u", "u_T", "w_1", "W1", "U", "tau", "eta", "eta_T", "e_t", "P", "K", "mu", "alpha", "epsilon", "kappa",
+    "rho", "D", "m", "k", "v_max", "f", "L", "c", "luck", "gamma", "omega", "h", "u_t",
 }  # fmt: skip
 _WORDS = {
     "sqrt", "sum", "of", "with", "at", "ln", "e", "in", "expectation", "over", "the", "draws", "if", "grades", "do", "not",
@@ -49,7 +49,7 @@ def test_what_a_statement_names_exists(number, names, script, test):
     assert f"\ndef {function}(" in (ROOT / file).read_text()
 
 
-def test_figures_are_those_of_the_pages():
+def test_figures_are_on_the_pages():
     assert len(FIGURES) > 10
     for figure, page in FIGURES:
         assert figure in (ROOT / "docs" / page).resolve().read_text(), (figure, page)
