@@ -248,7 +248,7 @@ _WABBIT, _RIVER = "Vowpal Wabbit --csoaa_ldf m", "river StandardScaler | Logisti
 _BATCH = "LightGBM, 31 leaves, rate 0.1"
 HEADLINE = (
     Headline("`AdditiveRanker()`, the default", "AdditiveRanker()", "AdditiveRanker()", "AdditiveRanker()"),
-    Headline("`BlendRanker()`, which adds trees", "BlendRanker()", "BlendRanker()", "BlendRanker()"),
+    Headline("`BlendRanker()`, which blends rankers", "BlendRanker()", "BlendRanker()", "BlendRanker()"),
     Headline("LightGBM", _BATCH, "LightGBM, last 7 days", "LightGBM lambdarank, 100 trees"),
     Headline("Vowpal Wabbit", _WABBIT, _WABBIT, _WABBIT),
     Headline("river, logistic regression on pairs", _RIVER, _RIVER, "river LogisticRegression, learn_many, 120 pairs"),
@@ -281,18 +281,19 @@ def headline(results: Path = RESULTS) -> str:
     served = _column("serving", 1, "requests a second", results)["/rank and /learn, journal on the disk"]
     linked = "benchmarks/results"
     note = (
-        f"All with their defaults; differences ± standard error. MQ2008: held-out queries after one pass ([online learners]({linked}"
-        f"/online_peers.md); [LightGBM]({linked}/quality.md), its rounds chosen on validation parts). [The year]({linked}/year.md): "
-        "73,000 queries, each ranked before it is learned; what users want turns slowly and jumps twice, and LightGBM is retrained "
-        f"every night. [Speed]({linked}/default_cost.md#next-to-other-libraries): one core, 120 documents with 136 raw features a "
-        f"query. A [service]({linked}/serving.md) answered {served} requests a second, `/rank` and `/learn` with its journal on the "
-        "disk (2026-11-22, two cores, 32 connections, 20 documents with 46 features)."
+        "All with their defaults; differences ± standard error. MQ2008: held-out queries after one pass "
+        f"([online learners]({linked}/online_peers.md); [LightGBM]({linked}/quality.md), its rounds chosen on validation "
+        f"parts). [The year]({linked}/year.md): 73,000 queries, each ranked before it is learned; "
+        "what users want turns slowly and jumps twice, and LightGBM is retrained every night. "
+        f"[Speed]({linked}/default_cost.md#next-to-other-libraries): one core, 120 documents with 136 raw features a query. "
+        f"A [service]({linked}/serving.md) answered {served} requests a second, `/rank` and `/learn` with its journal on "
+        "the disk (2026-11-22, two cores, 32 connections, 20 documents with 46 features)."
     )
     return f"{table(header, rows)}\n\n{textwrap.fill(note, 128, break_long_words=False, break_on_hyphens=False)}"
 
 
 def _with(value: str, difference: str) -> str:
-    """A figure, and its difference in parentheses if there is one."""
+    """A figure, and its difference in parentheses, unless it is empty."""
     return f"{value} ({difference})" if difference else value
 
 

@@ -105,7 +105,8 @@ def api_pages():
 def page_of(name, value):
     """The page of a public name."""
     kind = "class" if inspect.isclass(value) else "function" if inspect.isroutine(value) else "data"
-    options = ["   :members:", "   :inherited-members:", "   :show-inheritance:"] if kind == "class" else []
+    # Bases are often private; what is inherited is on the page anyway.
+    options = ["   :members:", "   :inherited-members:"] if kind == "class" else []
     title = name.rpartition(".")[2]
     return [title, "=" * len(title), "", f".. auto{kind}:: {name}", *options]
 
