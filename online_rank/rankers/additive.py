@@ -85,7 +85,8 @@ class AdditiveRanker(CurvedRanker):
     `online_rank.plot.curves` draws them, and `online_rank.bounds.certificate_of` compares the loss of the served rankings with
     the loss of the best fixed candidate.
 
-    **Missing values.** NaN, None, null and absent names are missing, and share a weight of the feature. A feature that most documents lack needs nothing else. Features may come at any time.
+    **Missing values.** NaN, None, null and absent names are missing, and share a weight of the feature. A feature that most
+    documents lack needs nothing else. Features may come at any time.
 
     **Categories.** In dicts, and in frames with a column of texts or booleans, these are categories with a column of ones and
     zeros for each level, up to `max_levels`; all others share one. A list of texts has all of its levels. Dates and times are
