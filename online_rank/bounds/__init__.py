@@ -24,8 +24,8 @@ for a `SlamRanker`, F(u) <= sum f_t(u). Sample weights multiply losses, a_ij and
 implies v <= 2 F + c^2.
 
 In a blend, candidate c of N has the loss l_t(c) and the sum of losses L(c), pi_t are the shares of the candidates, h_t is the
-mean of their losses by pi_t, eta_t the step, and x_t the loss of the served ranking. H, W, Delta and G are the sums of h_t, of
-the variances of the losses by pi_t, of the mixability gaps, and of x_t - h_t (`online_rank.bounds.blends`). A candidate is
+mean of their losses by pi_t, eta_t the step, and l_t the loss of the served ranking. H, W, Delta and G are the sums of h_t, of
+the variances of the losses by pi_t, of the mixability gaps, and of l_t - h_t (`online_rank.bounds.blends`). A candidate is
 drawn once G is above b.
 
 Theorems
