@@ -224,18 +224,7 @@ def main() -> None:
             picture = picture or drawn(curves, told, grid)
             for name, one in found.items():
                 pooled.setdefault(name, []).append(one)
-        rows = rows_of(
-            {
-                name: (np.concatenate([q for q, _ in ones]), float(np.mean([s for _, s in ones])))
-                for name, ones in pooled.items()
-            }
-        )
-        text = (
-            f"{N_TRAIN:,} searches of {N_PRODUCTS} products are learned, {N_TEST} are held back, in {given.seeds} shops. The "
-            "truth is a sum of curves and of the taste for three brands; a fifth of the products have no stars.\n\n"
-            f"{table(_HEADER, rows)}\n\nThe curves of the first shop, on one scale for each model:\n\n{picture}"
-        )
-        save("ebm", f"{_HEAD}\n\n## A shop whose truth is known\n\n{text}", part=True)
+            save("ebm", f"{_HEAD}\n\n## A shop whose truth is known\n\n{_of_shops(pooled, seed + 1, picture)}", part=True)
     if given.only != "shop":
         for name in (MQ2008, LIGHTGBM):
             if (data_folder() / name).exists():
@@ -243,6 +232,20 @@ def main() -> None:
                 found, _, _ = contestants(task, given.ebm, task.test)
                 text = f"The first fold, training and test part.\n\n{table(_HEADER, rows_of(found))}"
                 save("ebm", f"{_HEAD}\n\n## {name}\n\n{text}", part=True)
+
+
+def _of_shops(pooled: dict[str, list[tuple[np.ndarray, float]]], n: int, picture: str) -> str:
+    """The section on n shops."""
+    found = {
+        name: (np.concatenate([q for q, _ in ones]), float(np.mean([seconds for _, seconds in ones])))
+        for name, ones in pooled.items()
+    }
+    shops = "one shop" if n == 1 else f"{n} shops"
+    return (
+        f"{N_TRAIN:,} searches of {N_PRODUCTS} products are learned, {N_TEST} are held back, in {shops}. The truth is a sum of "
+        "curves and of the taste for three brands; a fifth of the products have no stars.\n\n"
+        f"{table(_HEADER, rows_of(found))}\n\nThe curves of the first shop, on one scale for each model:\n\n{picture}"
+    )
 
 
 _HEADER = ("model", "NDCG@10", "less our default", "processor seconds")
