@@ -1,7 +1,7 @@
 """Fits InterpretML's EBM in the Python that has it: a pickled task comes from stdin, its scores go to stdout.
 
 A task is a dict: `train`, `test` and `grid`, lists of columns of which each is a list of numbers or texts; `names`; `y`, the
-grades of `train`; and `interactions`, which `ExplainableBoostingRegressor` takes, or None for its default.
+grades of `train`; `interactions` and `bags` (`outer_bags`) of `ExplainableBoostingRegressor`, or None for its defaults.
 """
 
 import pickle
@@ -18,6 +18,7 @@ def main() -> None:
     task: dict[str, Any] = pickle.load(sys.stdin.buffer)
     train, test, grid = (pd.DataFrame(dict(zip(task["names"], task[part], strict=True))) for part in ("train", "test", "grid"))
     options = {} if task["interactions"] is None else {"interactions": task["interactions"]}
+    options |= {} if task["bags"] is None else {"outer_bags": task["bags"]}
     began = time.process_time()
     model = ExplainableBoostingRegressor(random_state=0, n_jobs=1, **options)
     model.fit(train, task["y"])

@@ -116,7 +116,7 @@ def _coded(column: np.ndarray) -> np.ndarray:
     return np.unique(column, return_inverse=True)[1] if column.dtype == object else column
 
 
-def ebm(python: Path, task: Task, interactions: int | None, grid: list[np.ndarray]) -> dict[str, Any]:
+def ebm(python: Path, bags: int | None, task: Task, interactions: int | None, grid: list[np.ndarray]) -> dict[str, Any]:
     """What the worker says, in the Python that has InterpretML."""
     sent = {
         "names": task.names,
@@ -125,6 +125,7 @@ def ebm(python: Path, task: Task, interactions: int | None, grid: list[np.ndarra
         "grid": grid,
         "y": task.y,
         "interactions": interactions,
+        "bags": bags,
     }
     worker = Path(__file__).with_name("_ebm_worker.py")
     done = subprocess.run([python.absolute(), worker], input=pickle.dumps(sent), stdout=subprocess.PIPE, check=True)
@@ -140,7 +141,9 @@ def losses(task: Task, scores: np.ndarray) -> np.ndarray:
     return np.array(found)
 
 
-def contestants(task: Task, python: Path, grid: list[np.ndarray]) -> tuple[dict[str, tuple[np.ndarray, float]], Any, Any]:
+def contestants(
+    task: Task, python: Path, bags: int | None, grid: list[np.ndarray]
+) -> tuple[dict[str, tuple[np.ndarray, float]], Any, Any]:
     """(NDCG@10 of each query, processor seconds) of all, our model of curves, and what the EBM without interactions says."""
     found: dict[str, tuple[np.ndarray, float]] = {}
     scores, seconds, _ = online(task)
@@ -149,7 +152,7 @@ def contestants(task: Task, python: Path, grid: list[np.ndarray]) -> tuple[dict[
     found[CURVES] = losses(task, scores), seconds
     told: dict[str, Any] = {}
     for name, interactions in ((EBM, None), (ALONE, 0)):
-        told = ebm(python, task, interactions, grid)
+        told = ebm(python, bags, task, interactions, grid)
         found[name] = losses(task, told["scores"]), told["seconds"]
     peers: dict[str, dict[str, Any]] = {
         "LightGBM on grades": {"objective": "regression"},
@@ -212,6 +215,7 @@ def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--ebm", type=Path, required=True, help="the Python of an environment with interpret")
     arguments.add_argument("--seeds", type=int, default=5, help="shops")
+    arguments.add_argument("--bags", type=int, help="bags of an EBM, each a model; the default is InterpretML's, 14")
     arguments.add_argument("--only", choices=("shop", "files"), help="one part")
     given = arguments.parse_args()
     if given.only != "files":
@@ -220,7 +224,7 @@ def main() -> None:
         for seed in range(given.seeds):
             task = shop(seed)
             grid = grid_of(task)
-            found, curves, told = contestants(task, given.ebm, grid)
+            found, curves, told = contestants(task, given.ebm, given.bags, grid)
             picture = picture or drawn(curves, told, grid)
             for name, one in found.items():
                 pooled.setdefault(name, []).append(one)
@@ -229,7 +233,7 @@ def main() -> None:
         for name in (MQ2008, LIGHTGBM):
             if (data_folder() / name).exists():
                 task = of_file(name)
-                found, _, _ = contestants(task, given.ebm, task.test)
+                found, _, _ = contestants(task, given.ebm, given.bags, task.test)
                 text = f"The first fold, training and test part.\n\n{table(_HEADER, rows_of(found))}"
                 save("ebm", f"{_HEAD}\n\n## {name}\n\n{text}", part=True)
 
