@@ -108,7 +108,7 @@ CATALOGUE: dict[str, list[Entry]] = {
     "distributed": [Entry("", "0 to 4", "2 minutes")],
     "distributed_cost": [Entry("", "the number of the file", "20 minutes", times=True)],
     "distributed_mq2008": [Entry("", "orders 0 to 9", "10 minutes")],
-    "ebm": [Entry("", "0 to 2", "20 minutes", reason="an environment with InterpretML is needed")],
+    "ebm": [Entry("", "0", "5 minutes", reason="an environment with InterpretML is needed")],
     "drift": [Entry("", "0 to 2", "10 minutes", by="benchmarks.drift --seeds 3", reason="rows of another checkout")],
     "exploring": [
         Entry("Budget", "73, 1 for few documents", "5 minutes"),
