@@ -1,6 +1,7 @@
 """Sections of `benchmarks.bounds` on real data: blends next to batch weights, and paired intervals."""
 
 import itertools
+import math
 import time
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 from benchmarks._common import table
 from benchmarks._data import LIGHTGBM, MQ2008, folds, known_folders, mq2008_parts, offsets_of, shuffled
 from online_rank import (
+    AdditiveRanker,
     BlendRanker,
     LossTracker,
     PerceptronRanker,
@@ -76,6 +78,43 @@ def _told(name: str, orders: list[list[tuple[np.ndarray, np.ndarray]]]) -> tuple
             told[column].append(value)
     cells = [" / ".join(f"{v:.2f}" for v in told[c]) for c in ("served", "best", "member", "certified", "closed")]
     return name, c.totals["n_counted"], *cells, sum(told["drawn"]), sum(told["differs"])
+
+
+def before() -> str:
+    """What is known before a run of the default: how much its loss may exceed the loss of its best fixed candidate."""
+    rows = []
+    for name, orders in streams().items():
+        model = AdditiveRanker()
+        for X, y in orders[0]:
+            model.learn_one(X, y)
+        c = bounds.certificate_of(model)
+        if not c.holds:
+            raise SystemExit(f"a certificate fails:\n{c}")
+        n, accounts = c.totals["n_counted"], (model.account, model.trees_beside.account)
+        gap = max(account.serving_gap for account in accounts)
+        excess = (c.loss - c.facts["least_loss"], c.bound("blend_bound") - c.facts["least_loss"], _allowed_before(model, n))
+        drawn = sum(int(account.n_drawn) for account in accounts)
+        rows.append((name, n, f"{c.loss:.2f}", *(f"{x:.2f}" for x in excess), f"{gap:.2f}", drawn))
+    header = ("stream", "n", "served", "excess over the best candidate", "allowed after the run", "allowed before it",
+              "largest G of its blends", "draws")  # fmt: skip
+    note = (
+        "`AdditiveRanker()`, one pass. *Allowed before*: by the number of queries alone, in expectation over the draws, for "
+        "the candidate of the curves with the least prior: `blend_closed_bound` with W = T / 4, of the blend of the curves and "
+        "of the blend with trees together. A candidate is drawn once G exceeds 1."
+    )
+    return f"{table(header, rows)}\n\n{note}"
+
+
+def _allowed_before(model: AdditiveRanker, n: int) -> float:
+    """The excess that both blends allow in n queries of which nothing is known."""
+    parts = (
+        (model.candidate_prior.min(), len(model.candidate_prior)),
+        (model.trees_beside.prior[0], len(model.trees_beside.prior)),
+    )
+    return sum(
+        bounds.blend_closed_bound(least_loss=0.0, least_cost=-math.log(pi), n_candidates=N, rate=1.0, variance=n / 4)
+        for pi, N in parts
+    )
 
 
 def counterexample_of_blends(n: int = 2000) -> str:

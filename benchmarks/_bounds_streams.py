@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
@@ -12,6 +12,8 @@ from online_rank import LossTracker, PerceptronRanker
 from online_rank._kernels.clicks import mixed_logits
 from online_rank.bounds.blends import blend_path_bound
 from online_rank.intervals.losses import largest_deviation
+from online_rank.rankers import growing_trees
+from tests.reference import trees_account
 from tests.reference.additive_account import Check, checks
 
 STREAMS = 1000
@@ -161,16 +163,36 @@ def adversary(seed: int, rng: np.random.Generator, base: np.ndarray, losses: np.
 
 def curves() -> str:
     """What an `AdditiveRanker` serves, against adversaries, with 50 digits (sections 4 and 26)."""
+    return _told(_of_curves, STREAMS)
+
+
+def trees() -> str:
+    """What curves with trees serve, against adversaries, with 50 digits (sections 18, 26 and 29)."""
+    note = "In every other stream trees wait for evidence, in the others they are served from the first one on."
+    return f"{_told(_of_trees, STREAMS // 10)}\n\n{note}"
+
+
+def _told(checked: Callable[[int], list[Check]], n: int) -> str:
+    """The table of what is checked on n streams."""
     tallies: dict[str, Tally] = {}
     with ProcessPoolExecutor(4) as pool:
-        for seed, found in enumerate(pool.map(_checked, range(STREAMS), chunksize=10)):
+        for seed, found in enumerate(pool.map(checked, range(n), chunksize=10)):
             for check in found:
                 tallies.setdefault(check.statement, Tally()).add(seed, check.smaller, check.larger, check.size)
     return table(HEADER, [tally.row(name) for name, tally in tallies.items()])
 
 
-def _checked(seed: int) -> list[Check]:
+def _of_curves(seed: int) -> list[Check]:
     return list(checks(seed))
+
+
+def _of_trees(seed: int) -> list[Check]:
+    waits = growing_trees._EVIDENCE
+    growing_trees._EVIDENCE = waits if seed % 2 else -math.inf
+    try:
+        return list(trees_account.checks(seed))
+    finally:
+        growing_trees._EVIDENCE = waits
 
 
 SCALES = {

@@ -68,6 +68,8 @@ CATALOGUE: dict[str, list[Entry]] = {
         _STATEMENTS._replace(title="What certificates say without"),
         _STATEMENTS._replace(title="What blends serve"),
         _STATEMENTS._replace(title="What an `AdditiveRanker` serves"),
+        _STATEMENTS._replace(title="What curves with trees serve"),
+        Entry("What is known before a run", "0, the first order of the files", "1 minute"),
         Entry("Why no regret", "0 and 1", "3 minutes"),
         _STATEMENTS._replace(title="Coverage of paired"),
         _STATEMENTS._replace(title="What exploring"),
@@ -106,6 +108,7 @@ CATALOGUE: dict[str, list[Entry]] = {
     "distributed": [Entry("", "0 to 4", "2 minutes")],
     "distributed_cost": [Entry("", "the number of the file", "20 minutes", times=True)],
     "distributed_mq2008": [Entry("", "orders 0 to 9", "10 minutes")],
+    "ebm": [Entry("", "0", "5 minutes", reason="an environment with InterpretML is needed")],
     "drift": [Entry("", "0 to 2", "10 minutes", by="benchmarks.drift --seeds 3", reason="rows of another checkout")],
     "exploring": [
         Entry("Budget", "73, 1 for few documents", "5 minutes"),

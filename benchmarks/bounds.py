@@ -3,8 +3,8 @@
     python -m benchmarks.bounds [SECTION ...]
 
 Sections: counterexample, attained, separable, noisy, file, theorems, delayed, drift, coverage, intervals, interval, limits,
-tightness, hedging, curves, blends, counterexample_of_blends, paired, pairs, exploring, overhead, off_policy, exchanges, swaps,
-generalisation.
+tightness, hedging, curves, trees, blends, before, counterexample_of_blends, paired, pairs, exploring, overhead, off_policy,
+exchanges, swaps, generalisation.
 
 Writes a table (benchmarks/results/bounds.md) and figures (benchmarks/results/bounds_*.png). Every section is written as soon as
 it is measured, in place of the one that the page has.
@@ -20,11 +20,11 @@ import numpy as np
 from scipy.optimize import linprog
 
 from benchmarks._bounds_batch import generalisation
-from benchmarks._bounds_blends import blends, counterexample_of_blends, pairs, tightness
+from benchmarks._bounds_blends import before, blends, counterexample_of_blends, pairs, tightness
 from benchmarks._bounds_clicks import exchanges, off_policy
 from benchmarks._bounds_intervals import intervals
 from benchmarks._bounds_served import coverage, delayed, drift, interval, theorems
-from benchmarks._bounds_streams import curves, exploring, hedging, limits, paired
+from benchmarks._bounds_streams import curves, exploring, hedging, limits, paired, trees
 from benchmarks._bounds_swaps import swaps
 from benchmarks._common import RESULTS, environment, parser, save, table
 from benchmarks._data import MQ2008, data_folder, mq2008_parts, offsets_of
@@ -354,8 +354,8 @@ def overhead() -> str:
 
 SECTIONS = (
     counterexample, attained, separable, noisy, file, theorems, delayed, drift, coverage, intervals, interval, limits,
-    tightness, hedging, curves, blends, counterexample_of_blends, paired, pairs, exploring, overhead, off_policy, exchanges,
-    swaps, generalisation,
+    tightness, hedging, curves, trees, blends, before, counterexample_of_blends, paired, pairs, exploring, overhead, off_policy,
+    exchanges, swaps, generalisation,
 )  # fmt: skip
 
 

@@ -105,9 +105,23 @@ def api_pages():
 def page_of(name, value):
     """The page of a public name."""
     kind = "class" if inspect.isclass(value) else "function" if inspect.isroutine(value) else "data"
-    options = ["   :members:", "   :inherited-members:", "   :show-inheritance:"] if kind == "class" else []
+    # Bases are often private; what is inherited is on the page anyway.
+    options = ["   :members:", "   :inherited-members:"] if kind == "class" else []
     title = name.rpartition(".")[2]
-    return [title, "=" * len(title), "", f".. auto{kind}:: {name}", *options]
+    guides = guides_of(title)
+    related = ["", ".. rubric:: Comes with", "", *(f"- :doc:`{heading} </docs/{page}>`" for page, heading in guides)]
+    return [title, "=" * len(title), "", f".. auto{kind}:: {name}", *options, *(related if guides else [])]
+
+
+def guides_of(name):
+    """The guides that name something most often in code, at most five: their pages and headings."""
+    found = []
+    for path in sorted((_ROOT / "docs").glob("*.md")):
+        text = path.read_text()
+        times = len(re.findall(rf"`[^`\n]*\b{name}\b[^`\n]*`|^[^`|\n]*\b{name}\(", text, re.MULTILINE))
+        if times:
+            found.append((-times, path.stem, text.partition("\n")[0].lstrip("# ")))
+    return [(page, heading) for _, page, heading in sorted(found)[:5]]
 
 
 def first_line(value):
@@ -118,6 +132,11 @@ def first_line(value):
 def lead_to_notebooks(app, page, source):
     """On the code host a link leads to the script of a notebook, here to what it printed and drew."""
     source[0] = re.sub(r"\]\([./]*examples/notebooks/(\w+)\.py\)", r"](/docs/notebooks/\1.rst)", source[0])
+
+
+def keep_errors_together(app, page, source):
+    """A line of a narrow column never ends between ± and its figure."""
+    source[0] = re.sub(r"± (?=[\d.])", "±\N{NO-BREAK SPACE}", source[0])
 
 
 def skip_foreign(app, kind, name, value, skip, options):
@@ -163,6 +182,7 @@ def setup(app):
     app.add_html_math_renderer("mathml", as_mathml("inline"), as_mathml("block"))
     app.connect("builder-inited", write_pages)
     app.connect("source-read", lead_to_notebooks)
+    app.connect("source-read", keep_errors_together)
     app.connect("autodoc-skip-member", skip_foreign)
     app.connect("autodoc-process-signature", signature_of)
     app.connect("doctree-read", unlink)

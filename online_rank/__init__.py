@@ -6,7 +6,7 @@ The public names are loaded on first use, so that `import online_rank` costs nex
 from online_rank.support.lazy import lazily
 from online_rank.support.registry import ROOMS, TOP_LEVEL
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [*TOP_LEVEL, "__version__"]
 
 __getattr__, __dir__ = lazily(__name__, TOP_LEVEL, ROOMS)

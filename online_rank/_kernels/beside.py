@@ -17,7 +17,17 @@ from online_rank._kernels.encoder import standardised
 from online_rank._kernels.fits import require
 from online_rank._kernels.graded import find_grades, graded_of
 from online_rank._kernels.growing import Plan, earn, grow
-from online_rank._kernels.hedge import BUDGET, SERVING_GAP, Hedge, choose, judge_candidates, judge_given, learn_scale, scale_of
+from online_rank._kernels.hedge import (
+    BUDGET,
+    OF_TREES,
+    SERVING_GAP,
+    Hedge,
+    choose,
+    judge_candidates,
+    judge_given,
+    learn_scale,
+    scale_of,
+)
 from online_rank._kernels.leaves import MEANS, N_LEAVES, TOGETHER, VALUES
 from online_rank._kernels.perceptron import settings
 from online_rank._kernels.primitives import lane_sum
@@ -41,9 +51,9 @@ MOST, KEEP, ROOM, CREDIT, EARLY, HALF, EVIDENCE = range(7)
 
 @inlined
 def _hedge_of(blend, mixtures, prior, seed, query):
-    """The `Hedge` of curves and trees."""
+    """The `Hedge` of curves and trees; what it draws does not depend on what the blend of the curves draws."""
     scales = blend[SCALES:FACTOR].reshape((N_MEMBERS, 2))
-    return Hedge(mixtures, prior, scales, blend[LOSSES:ACCOUNT], blend[ACCOUNT:SCALES], seed, query)
+    return Hedge(mixtures, prior, scales, blend[LOSSES:ACCOUNT], blend[ACCOUNT:SCALES], seed + OF_TREES, query)
 
 
 @leaf

@@ -19,6 +19,9 @@ _SCALE_DECAY = 0.99
 _ROUNDING = 1e-12
 #: Places in a `rankers.hedge.HedgeAccount`, and by how much blends may be worse than their candidates before one is drawn.
 MIXABILITY_GAP, SERVING_GAP, LARGEST_WEIGHT, BUDGET = 2, 4, 6, 1.0
+#: What is added to the seed of a ranker for draws of the blends around its curves, which must not depend on each other; primes,
+#: so that no other ranker has these seeds by chance.
+OF_TREES, OF_WORDS = 7_477_081, 15_485_863
 
 
 class Hedge(NamedTuple):

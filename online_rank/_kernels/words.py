@@ -22,7 +22,17 @@ from online_rank._kernels.encoder import standardised
 from online_rank._kernels.fits import require
 from online_rank._kernels.graded import find_grades, graded_of
 from online_rank._kernels.hashing import OFFSET, SEPARATOR, finished, mixed, with_byte
-from online_rank._kernels.hedge import BUDGET, SERVING_GAP, Hedge, choose, judge_candidates, judge_given, learn_scale, scale_of
+from online_rank._kernels.hedge import (
+    BUDGET,
+    OF_WORDS,
+    SERVING_GAP,
+    Hedge,
+    choose,
+    judge_candidates,
+    judge_given,
+    learn_scale,
+    scale_of,
+)
 from online_rank._kernels.perceptron import settings
 from online_rank._kernels.primitives import lane_sum
 from online_rank._kernels.workspace import workspace
@@ -254,7 +264,7 @@ def _serve(hedge, numbers, query, chosen):
 @inlined
 def _hedge_of(numbers, candidates, prior, seed, query):
     scales = numbers[SCALES:FACTOR].reshape((N_MEMBERS, 2))
-    return Hedge(candidates, prior, scales, numbers[LOSSES:ACCOUNT], numbers[ACCOUNT:SCALES], seed, query)
+    return Hedge(candidates, prior, scales, numbers[LOSSES:ACCOUNT], numbers[ACCOUNT:SCALES], seed + OF_WORDS, query)
 
 
 @leaf

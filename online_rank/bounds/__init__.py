@@ -1,81 +1,100 @@
 r"""Bounds on the cumulative ranking loss: every theorem as a function, and certificates computed from measured runs.
 
+Numbers are the numbers of statements in the paper, docs/paper.md, which has the same symbols.
+
 Notation
 --------
 In round t the weights w_t, starting at 0, score the documents, s_i = w_t . x_i. RML is the ranking measure loss, 1 - measure,
 with ties broken pessimistically. A round with RML_t > 0 puts weights a_ij >= 0 on pairs of documents and learns
 
-.. math:: w_{t+1} = w_t + g_t, \quad g_t = -z_t = \sum_{ij} a_{ij} (x_i - x_j), \quad V_t = \sum_{ij} a_{ij}.
+.. math:: w_{t+1} = w_t + z_t, \quad z_t = \sum_{ij} a_{ij} (x_i - x_j), \quad V_t = \sum_{ij} a_{ij}.
 
-V_t is the *mass* of the round, RML_t <= V_t <= B. A pair is *violated* if R_i > R_j and s_j >= s_i - tau_t; tau_t is 0 for the
-pure rule, otherwise beta sum ||z||^2 / sum V over the previous rounds, at most 4 beta B R_X^2. R_X is the largest norm of a
-document, m the largest number of documents, v_max the largest ratio of two positive weights v_i of the surrogate f_t (SLAM; 0
-in a round without a loss). All norms are l2. A *comparator* is any weight vector u; its losses are
+V_t is the *mass* of the round, RML_t <= V_t <= B. A pair is *violated* if y_i > y_j and s_j >= s_i - tau_t; tau_t is 0 for the
+pure rule, otherwise beta Q / V over the previous rounds, at most 4 beta B R_X^2. V is the sum of the V_t, and Q the sum of the
+||z_t||^2 + 2 tau_t V_t; labels of measured forms write Q out. R_X is the largest norm of a document, m the largest number of
+documents, v_max the largest ratio of two positive weights v_i of the surrogate f_t (SLAM; 0 in a round without a loss). All
+norms are l2. A *comparator* is any weight vector u; its losses are
 
 .. math::
-    F(u) = \sum_t \sum_{ij} a_{ij} \max(0, \Delta_{ij} - u \cdot (x_i - x_j)) \quad\text{and}\quad \sum_t f_t(u),
+    F(u) = \sum_t \sum_{ij} a_{ij} \max(0, \mu_{ij} - u \cdot (x_i - x_j)) \quad\text{and}\quad \sum_t f_t(u),
 
-the first on the pairs of the updates, the second on the rounds with an update. Delta_ij is 1 for a `PerceptronRanker`, Delta or
-Delta (R_i - R_j) for a `SlamRanker`. With credit `argmax` or `spread` and mass `loss`, and for a `SlamRanker`, F(u) <= sum
-f_t(u). Sample weights multiply losses, a_ij and f_t. To close a bound: v <= F + c sqrt(v) implies v <= 2 F + c^2.
+the first on the pairs of the updates, the second on the rounds with an update. mu_ij is 1 for a `PerceptronRanker`. For a
+`SlamRanker` with the step alpha it is the margin mu, or mu (y_i - y_j). With credit `argmax` or `spread` and mass `loss`, and
+for a `SlamRanker`, F(u) <= sum f_t(u). Sample weights multiply losses, a_ij and f_t. To close a bound: v <= F + c sqrt(v)
+implies v <= 2 F + c^2.
+
+In a blend, candidate c of N has the loss l_t(c) and the sum of losses L(c), pi_t are the shares of the candidates, h_t is the
+mean of their losses by pi_t, eta_t the step, and l_t the loss of the served ranking. H, W, Delta and G are the sums of h_t, of
+the variances of the losses by pi_t, of the mixability gaps, and of l_t - h_t (`online_rank.bounds.blends`). A candidate is
+drawn once G is above b.
 
 Theorems
 --------
-**Master inequality**. For any recursion w_{t+1} = w_t + g_t - e_t from w_1 = 0, any pairs and any comparators,
-sum V_t <= sum F_t(u_t) + <u_T, w_{T+1}> - sum <u_t - u_{t-1}, w_t> + sum <u_t, e_t>. *Proof*: a hinge is at least
-1 - u . (x_i - x_j), so V_t - F_t(u_t) <= <u_t, g_t> = <u_t, w_{t+1} - w_t + e_t>; sum by parts.
+**Master inequality**. For any recursion w_{t+1} = w_t + z_t - e_t from w_1 = 0, any pairs and any comparators,
+V <= sum F_t(u_t) + <u_T, w_{T+1}> - sum <u_t - u_{t-1}, w_t> + sum <u_t, e_t>. *Proof*: a hinge is at least
+1 - u . (x_i - x_j), so V_t - F_t(u_t) <= <u_t, z_t> = <u_t, w_{t+1} - w_t + e_t>; sum by parts.
 
-**Mass theorem** (`mass_hindsight_bound`, `mass_data_bound`, `mass_bound`, `mass_separable_bound`). With violated pairs,
-sum RML <= sum V <= F(u) + <u, w_{T+1}> <= F(u) + ||u|| sqrt(Q) <= 2 F(u) + 4 B (1 + 2 beta) R_X^2 ||u||^2, where
-Q = sum ||z_t||^2 + 2 tau_t V_t. *Proof*: the master inequality; <w_t, g_t> = sum a_ij (s_i - s_j) <= tau_t V_t, so that
-||w_{T+1}||^2 <= Q; and ||z_t|| <= 2 R_X V_t <= 2 R_X sqrt(B V_t). There are streams on which it is attained. With credit
-`argmax` or `spread` and mass `loss` it also holds with sum f_t(u) in place of F(u).
+**1, 2: mass theorem** (`mass_hindsight_bound`, `mass_data_bound`, `mass_bound`, `mass_separable_bound`). With violated pairs,
+sum RML <= V <= F(u) + <u, w_{T+1}> <= F(u) + ||u|| sqrt(Q) <= 2 F(u) + 4 B (1 + 2 beta) R_X^2 ||u||^2. *Proof*: the master
+inequality; <w_t, z_t> = sum a_ij (s_i - s_j) <= tau_t V_t, so that ||w_{T+1}||^2 <= Q; and ||z_t|| <= 2 R_X V_t <= 2 R_X sqrt(B
+V_t). There are streams on which it is attained. With credit `argmax` or `spread` and mass `loss` it also holds with sum f_t(u)
+in place of F(u).
 
-**Limits**. F(u) + <u, w> - V = sum a_ij max(0, u . (x_i - x_j) - 1) >= 0, since max(0, 1 - y) = 1 - y + max(0, y - 1): no bound
-of the mass theorem is below V, which is the hindsight form at u = 0. By Cauchy and Schwarz no weights of norm U have a mean
-hinge F(u) / V below 1 - U ||w|| / V on the pairs of the updates, no weights of norm 1 a margin above ||w|| / V on all of them,
-and no weights of the norm of u an F below F(u) by more than the *duality gap* F(u) + ||u|| ||w|| - V. A small gap says that u
-is nearly the best of its norm on these pairs, not that the learner is good.
+**3: limits**. F(u) + <u, w> - V = sum a_ij max(0, u . (x_i - x_j) - 1) >= 0, since max(0, 1 - y) = 1 - y + max(0, y - 1): no
+bound of the mass theorem is below V, which is the hindsight form at u = 0. By Cauchy and Schwarz no weights of norm U have a
+mean hinge F(u) / V below 1 - U ||w|| / V on the pairs of the updates, no weights of norm 1 a margin above ||w|| / V on all of
+them, and no weights of the norm of u an F below F(u) by more than the *duality gap* F(u) + ||u|| ||w|| - V. A small gap says
+that u is nearly the best of its norm on these pairs, not that the learner is good.
 
-**Given weights**. If w_1 = w_0, then sum V <= F(u) + ||u|| sqrt(||w_0||^2 + Q) - <u, w_0>; the sum of the updates is w_{T+1} -
-w_0.
+**4: given weights**. If w_1 is given, then V <= F(u) + ||u|| sqrt(||w_1||^2 + Q) - <u, w_1>; the sum of the updates is
+w_{T+1} - w_1.
 
-**Any step**. A `SlamRanker` with any step eta and margin Delta: sum RML <= 2 F(u) / Delta + (4 B R_X^2 + 2 Delta / eta)
-||u||^2 / Delta^2. *Proof*: as before, with <w_t, z_t> >= -Delta V_t.
+**5, 6: curves, matrices**. Nothing above depends on where features come from: they may be columns of curves, or the products of
+two vectors, with the Frobenius norm (`online_rank.bounds.vectors`).
+
+**7, 9: blends** (`blend_bound`, `blend_path_bound`). The loss of the rankings that an `AdditiveRanker` or a `BlendRanker`
+served is at most the loss of any of its fixed blends, plus ln(1 / pi_1) / eta_T + Delta + G, on every path, at any time, and
+also for discounted losses. If a candidate is itself a blend, the allowances of both add up.
+
+**8: the mass bound about what was served** (`additive_mass_bound`). The last weights of an `AdditiveRanker` alone are one of
+these blends, so that the mass theorem bounds what was served against every sum of curves.
+
+**10: before the run** (`blend_closed_bound`). Neither Delta nor G is in it, and W is at most T / 4. It holds in expectation
+over the draws if the grades of a query do not depend on its draw. Without draws, or without that condition, no rule has a
+bound of this kind (11).
+
+**Any step**. A `SlamRanker` with any step alpha and margin mu: sum RML <= 2 F(u) / mu + (4 B R_X^2 + 2 mu / alpha)
+||u||^2 / mu^2. *Proof*: as before, with <w_t, z_t> <= mu V_t.
 
 **[CT]** (`theorem_5`, `corollary_6`, `corollary_7`, `theorem_8`). The bounds of the literature for a `SlamRanker`. Theorem 5 is
-false for the step printed in Algorithm 1, because rankings do depend on the step; it holds for steps below Delta / (2 m R_X^2
+false for the step printed in Algorithm 1, because rankings do depend on the step; it holds for steps below mu / (2 m R_X^2
 v_max). [CT2] concedes the dependence.
 
 **Served weights**. Rankings are served by any weights v_t: an average, a stale or rounded copy. If learning uses the pairs that
-v_t violates, then sum RML(v_t) <= sum V <= F(u) + <u, w_{T+1}> <= F(u) + ||u|| sqrt(Q + 2 sum <w_t - v_t, g_t>). *Proof*: the
-master inequality holds for any pairs; <w_t, g_t> = <v_t, g_t> + <w_t - v_t, g_t>, and <v_t, g_t> <= tau_t V_t.
+v_t violates, then sum RML(v_t) <= V <= F(u) + <u, w_{T+1}> <= F(u) + ||u|| sqrt(Q + 2 sum <w_t - v_t, z_t>). *Proof*: the
+master inequality holds for any pairs; <w_t, z_t> = <v_t, z_t> + <w_t - v_t, z_t>, and <v_t, z_t> <= tau_t V_t.
 
 **Late grades**. If D_t other served queries are waiting when the grades of query t arrive, and it is learned from the pairs of
-the scores that were served, then sum RML <= sum V <= F(u) + ||u|| R_X sqrt(sum V_t (4 B (1 + 2 D_t) + 2 beta)). *Proof*: w_t -
+the scores that were served, then sum RML <= V <= F(u) + ||u|| R_X sqrt(sum V_t (4 B (1 + 2 D_t) + 2 beta)). *Proof*: w_t -
 v_t is the sum of the updates made in between; every pair of updates is counted once. Attained.
 
-**Moving comparators**. With the path length P = sum ||u_{t+1} - u_t||, sum V <= F + (||u_T|| + P) sqrt(Q). *Proof*: the master
+**Moving comparators**. With the path length P = sum ||u_{t+1} - u_t||, V <= F + (||u_T|| + P) sqrt(Q). *Proof*: the master
 inequality and ||w_t||^2 <= Q. A fixed comparator on raw features moves behind a moving scaler. The closed form is quadratic in
-P; a cap ||w|| <= kappa sqrt(Q_t) makes it linear: sum V <= F + sqrt(Q) (kappa P + U / kappa), U = max ||u_t||.
+P; a cap ||w|| <= kappa sqrt(Q_t) makes it linear: V <= F + sqrt(Q) (kappa P + U / kappa), U = max ||u_t||.
 
 **Machines**. If K machines mix their weights from time to time, the sum of their losses is at most F(u) + ||u|| sqrt(K Q) with
 uniform mixing; mixing by mass replaces K by kappa = max_p (sum_k V)^2 / sum_k V^2 <= K. *Proof*: the norm is convex, so
-||w_end||^2 <= sum mu Q and sum mu V <= sum mu F + <u, w_end>. K is attained if all machines have the same shard.
+||w_end||^2 <= sum lambda Q and sum lambda V <= sum lambda F + <u, w_end>, lambda the shares of machines. K is attained if all
+machines have the same shard.
 
 **Clicks**. For additive costs and clicks with known propensities the expected cost is at most E F(u) + ||u|| sqrt(E Q^).
 *Proof*: the estimates are linear in the clicks; the root is concave.
 
-**Cut weights**. Errors e_t cost ||u|| sum ||e_t||; residuals of at most eta V_t weaken the bound by the factor 1 / (1 - eta
-||u||). *Proof*: the master inequality.
+**Cut weights**. Errors e_t cost ||u|| sum ||e_t||; residuals of at most epsilon V_t weaken the bound by the factor 1 / (1 -
+epsilon ||u||). *Proof*: the master inequality.
 
-**Blends** (`blend_bound`, `blend_path_bound`, `blend_closed_bound`). The loss of the rankings that an `AdditiveRanker` or a
-`BlendRanker` served is at most the loss of any of its fixed blends, plus ln(1 / pi) / eta_T + Delta + G, on every path, at any
-time, and also for discounted losses. The last weights of an `AdditiveRanker` alone are one of these blends, so that the mass
-theorem bounds what was served against every sum of curves (`additive_mass_bound`).
-
-**Served rankings at any time** (`LossTracker.served_interval`). An interval for the mean loss of the rankings actually served,
-valid at all times at once and on any stream; the theorem and its proof are in `online_rank.intervals`.
+**12: served rankings at any time** (`LossTracker.served_interval`). An interval for the mean loss of the rankings actually
+served, valid at all times at once and on any stream; the theorem and its proof are in `online_rank.intervals`.
 
 Full proofs are in the docstrings of the functions. Theorems that only certificates use have theirs in the modules of this
 room. The functions take numbers, by name. A certificate takes the numbers of its run, and lists the bounds that do not cover

@@ -27,13 +27,13 @@ def _losses(ranker: Any, query: Block, decisive: np.ndarray, learned: Round, sco
 COVERED[SlamRanker] = Covered(_losses, lambda ranker: ranker.learning_rate * ranker.margin)
 
 
-@bound("(F(u) + <u, w> / eta) / Delta", of=SlamRanker, runs=ANY_BEGINNING)
+@bound("(F(u) + <u, w> / alpha) / mu", of=SlamRanker, runs=ANY_BEGINNING)
 def any_step_hindsight_bound(
     *, comparator_loss: float, inner_product: float, learning_rate: float, margin: float = 1.0
 ) -> float:
     r"""Subgradient descent on SLAM, once the stream is over.
 
-    .. math:: \Delta \sum_t RML_t \le \Delta \sum_t V_t \le F(u) + \langle u, w_{T+1} \rangle / \eta
+    .. math:: \mu \sum_t RML_t \le \mu \sum_t V_t \le F(u) + \langle u, w_{T+1} \rangle / \alpha
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def any_step_hindsight_bound(
     inner_product
         <u, w_{T+1}>, with the last of the weights that learn.
     learning_rate, margin
-        eta and Delta.
+        alpha and mu.
 
     Examples
     --------
@@ -52,13 +52,13 @@ def any_step_hindsight_bound(
     return (comparator_loss + inner_product / learning_rate) / margin
 
 
-@bound("V with Delta V = F(u) + ||u|| sqrt(2 Delta V / eta + sum ||z||^2)", of=SlamRanker)
+@bound("V with mu V = F(u) + ||u|| sqrt(2 mu V / alpha + sum ||z||^2)", of=SlamRanker)
 def any_step_data_bound(
     *, comparator_loss: float, norm: float, squared_gradient_norms: float, learning_rate: float, margin: float = 1.0
 ) -> float:
-    r"""`any_step_bound` with the measured :math:`Q = \sum \|z_t\|^2`: the largest V with
+    r"""`any_step_bound` with measured norms of the updates: the largest V with
 
-    .. math:: \Delta V \le F(u) + \|u\| \sqrt{2 \Delta V / \eta + Q}.
+    .. math:: \mu V \le F(u) + \|u\| \sqrt{2 \mu V / \alpha + \sum_t \|z_t\|^2}.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def any_step_data_bound(
     return (comparator_loss + half + root) / margin
 
 
-@bound("2 F(u) / Delta + (4 B R_X^2 + 2 Delta / eta) ||u||^2 / Delta^2", of=SlamRanker)
+@bound("2 F(u) / mu + (4 B R_X^2 + 2 mu / alpha) ||u||^2 / mu^2", of=SlamRanker)
 def any_step_bound(
     *, comparator_loss: float, norm: float, R_X: float, learning_rate: float, margin: float = 1.0, largest_mass: float = 1.0
 ) -> float:
@@ -88,10 +88,10 @@ def any_step_bound(
 
     .. math::
         \sum_t RML_t \le \sum_t V_t \le
-        \frac{2}{\Delta} F(u) + \frac{\|u\|^2}{\Delta^2} \left(4 B R_X^2 + \frac{2 \Delta}{\eta}\right)
+        \frac{2}{\mu} F(u) + \frac{\|u\|^2}{\mu^2} \left(4 B R_X^2 + \frac{2 \mu}{\alpha}\right)
 
-    Proof: <w_t, z_t> >= -Delta V_t and ||z_t|| <= 2 R_X V_t, so ||w_{T+1}||^2 <= eta (2 Delta + 4 eta B R_X^2) sum V_t, while
-    Delta sum V_t - F(u) <= <u, w_{T+1}> / eta; solve for sum V_t. If the margin grows with the grade gap, read a_ij (R_i - R_j)
+    Proof: <w_t, z_t> <= mu V_t and ||z_t|| <= 2 R_X V_t, so ||w_{T+1}||^2 <= alpha (2 mu + 4 alpha B R_X^2) sum V_t, while
+    mu sum V_t - F(u) <= <u, w_{T+1}> / alpha; solve for sum V_t. If the margin grows with the grade gap, read a_ij (y_i - y_j)
     for the mass, which is not smaller.
 
     Parameters
@@ -99,9 +99,9 @@ def any_step_bound(
     comparator_loss, norm, R_X, largest_mass
         As in `mass_bound`.
     learning_rate
-        eta.
+        alpha.
     margin
-        Delta.
+        mu.
 
     Examples
     --------
@@ -112,7 +112,7 @@ def any_step_bound(
     return 2.0 * comparator_loss / margin + norm / margin * (norm / margin) * steps
 
 
-@bound("2 f(u) / Delta + (4 B R_X^2 + 2 Delta / eta) ||u||^2 / Delta^2", of=SlamRanker)
+@bound("2 f(u) / mu + (4 B R_X^2 + 2 mu / alpha) ||u||^2 / mu^2", of=SlamRanker)
 def any_step_surrogate_bound(
     *, surrogate_loss: float, norm: float, R_X: float, learning_rate: float, margin: float = 1.0, largest_mass: float = 1.0
 ) -> float:

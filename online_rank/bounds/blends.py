@@ -3,7 +3,7 @@ r"""Bounds on the loss that a blend serves, against the best of its N fixed blen
 On query t candidate c would lose l_t(c) in [0, 1]; L(c) is their sum, L* the smallest. The shares pi_t(c) are
 proportional to pi_1(c) exp(-eta_t L_{t-1}(c)), with steps eta_t that never rise, h_t is the mean of the l_t(c) by pi_t,
 :math:`m_t = -\ln(\sum_c \pi_t(c) e^{-\eta_t l_t(c)}) / \eta_t`, Delta the sum of the h_t - m_t, and W the sum of the variances.
-x_t is the loss of the served ranking, however it was chosen, and G the sum of the x_t - h_t.
+l_t is the loss of the served ranking, however it was chosen, and G the sum of the l_t - h_t.
 
 With a half-life, in queries or in seconds, they hold for the discounted losses: the proofs go from one query to the next, and
 need no more of the factor of a step than that it is above 0 and at most 1.
@@ -36,11 +36,11 @@ def _steps_may_be_large(model: Any) -> str | None:
 def blend_bound(*, best_loss: float, prior_cost: float, step: float, mixability_gap: float, serving_gap: float) -> float:
     r"""Upper bound on the loss that a blend served, on every path, at any time.
 
-    .. math:: \sum_t x_t \le \min_c \left(L_T(c) + \frac{\ln(1 / \pi_1(c))}{\eta_T}\right) + \Delta_T + \sum_t (x_t - h_t)
+    .. math:: \sum_t l_t \le \min_c \left(L_T(c) + \frac{\ln(1 / \pi_1(c))}{\eta_T}\right) + \Delta_T + \sum_t (l_t - h_t)
 
     Proof: with :math:`\Phi_\eta(L) = -\ln(\sum_c \pi_1(c) e^{-\eta L(c)}) / \eta`, m_t = Phi_{eta_t}(L_t) -
     Phi_{eta_t}(L_{t-1}); Phi_eta falls as eta grows, so the m_t add up to at most Phi_{eta_T}(L_T), which is at most L(c) +
-    ln(1 / pi_1(c)) / eta_T for every c. And x_t = m_t + (h_t - m_t) + (x_t - h_t). With a half-life Phi(rho L) >= rho Phi(L),
+    ln(1 / pi_1(c)) / eta_T for every c. And l_t = m_t + (h_t - m_t) + (l_t - h_t). With a half-life Phi(rho L) >= rho Phi(L),
     and eta / rho stands for eta.
 
     Parameters
@@ -86,7 +86,7 @@ def blend_closed_bound(
     sqrt(L ln N) + ln N, since W <= H.
 
     .. math::
-        \sum_t E_t x_t \le L(c) + \frac{\kappa}{\eta} + \left(1 + \frac{\kappa}{\ln N}\right)
+        \sum_t E_t l_t \le L(c) + \frac{\kappa}{\eta} + \left(1 + \frac{\kappa}{\ln N}\right)
         \left(\sqrt{2 (e - 2) W \ln N} + \frac{1}{8}\right) + b + 1, \qquad \kappa = \ln\frac{1}{\pi_1(c)}
 
     Proof: eta_t = min(eta, ln N / Delta), so H <= L(c) + kappa / eta_T + Delta <= L(c) + kappa / eta + (1 + kappa / ln N)
@@ -132,7 +132,7 @@ def blend_path_bound(
 ) -> float:
     """Upper bound on the loss that a blend served, on every path: `blend_closed_bound` and the measured luck of the draws.
 
-    Proof: the x_t - h_t of the queries that were ranked by the mean of the candidates add up to at most b + 1. The sum
+    Proof: the l_t - h_t of the queries that were ranked by the mean of the candidates add up to at most b + 1. The sum
     for the drawn candidates is the luck. Nothing is assumed about the grades.
 
     Parameters
@@ -140,7 +140,7 @@ def blend_path_bound(
     least_loss, least_cost, n_candidates, rate, variance, budget
         As for `blend_closed_bound`.
     luck
-        Sum of the x_t - h_t over the queries in which a candidate was drawn; it may be below 0.
+        Sum of the l_t - h_t over the queries in which a candidate was drawn; it may be below 0.
 
     Examples
     --------
@@ -162,7 +162,7 @@ def _closed(
     return least_loss + cost / rate + gap * (1.0 + (cost / size if size > 0.0 else 1.0)) + budget + 1.0
 
 
-@bound("F(u) + ||u|| sqrt(Q + 2 sum of tau V) + c / eta_T + Delta + G", of=AdditiveRanker)
+@bound("F(u) + ||u|| sqrt(Q) + c / eta_T + Delta + G", of=AdditiveRanker)
 def additive_mass_bound(
     *,
     comparator_loss: float,
@@ -176,8 +176,7 @@ def additive_mass_bound(
     r"""Upper bound on the loss that an `AdditiveRanker` served, against every sum of curves, however the truth drifts.
 
     .. math::
-        \sum_t x_t \le F(u) + \|u\| \sqrt{Q + 2 \sum_t \tau_t V_t} + \frac{\ln(1 / \pi_1)}{\eta_T} + \Delta_T +
-        \sum_t (x_t - h_t)
+        \sum_t l_t \le F(u) + \|u\| \sqrt{Q} + \frac{\ln(1 / \pi_1)}{\eta_T} + \Delta_T + \sum_t (l_t - h_t)
 
     Proof: the last weights alone are one of the candidates, with the prior pi_1. They learn from their own mistakes, so the
     mass theorem bounds their loss by the first two terms (`online_rank.bounds`), on the columns as they were at each query; the
@@ -189,7 +188,7 @@ def additive_mass_bound(
     comparator_loss, comparator_norm
         F(u) on the pairs of the updates, and ||u||; V and 0 for u = 0.
     squares
-        Q + 2 sum of tau V, the sum of the squared norms of the updates and of twice the margins times the masses.
+        Q, the sum of the squared norms of the updates and of twice the margins times the masses.
     last_cost, step, mixability_gap, serving_gap
         ln(1 / pi_1), eta_T, Delta and G, as for `blend_bound`.
 

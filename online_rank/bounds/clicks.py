@@ -25,7 +25,7 @@ def click_bound(*, comparator_loss: float, norm: float, R_X: float, largest_mass
     :math:`\sum_i r_i \lambda(rank_i) \min(1, p_i / c)` only. Feedback from the first k documents alone needs exploration, so
     that p_i > 0 for all.
 
-    Proof: `mass_data_bound` in expectation, with ||g_t||^2 <= 4 R_X^2 B^ V^_t; solve for E sum C_t = E sum V^_t.
+    Proof: `mass_data_bound` in expectation, with ||z_t||^2 <= 4 R_X^2 B^ V^_t; solve for E sum C_t = E sum V^_t.
 
     Parameters
     ----------

@@ -37,13 +37,13 @@ def growth(largest_mass: float, relative_margin: float) -> float:
 def master_bound(
     *, comparator_loss: float, inner_product: float, path_product: float = 0.0, error_product: float = 0.0
 ) -> float:
-    r"""The master inequality: any recursion w_{t+1} = w_t + g_t - e_t from w_1 = 0, any pairs, any comparators u_1..u_T.
+    r"""The master inequality: any recursion w_{t+1} = w_t + z_t - e_t from w_1 = 0, any pairs, any comparators u_1..u_T.
 
     .. math::
         \sum_t V_t \le \sum_t F_t(u_t) + \langle u_T, w_{T+1} \rangle - \sum_{t \ge 2} \langle u_t - u_{t-1}, w_t \rangle
         + \sum_t \langle u_t, e_t \rangle
 
-    Proof: max(0, 1 - y) >= 1 - y, so V_t - F_t(u_t) <= <u_t, g_t> = <u_t, w_{t+1} - w_t> + <u_t, e_t>; sum by parts. It holds
+    Proof: max(0, 1 - y) >= 1 - y, so V_t - F_t(u_t) <= <u_t, z_t> = <u_t, w_{t+1} - w_t> + <u_t, e_t>; sum by parts. It holds
     for any pairs; that they are in the wrong order only serves to bound ||w||. If K machines mix their weights, or rankers
     follow one another, the same holds for the sum of all their updates.
 
@@ -97,7 +97,7 @@ def mass_data_bound(*, comparator_loss: float, norm: float, squared_gradient_nor
 
     There are streams on which it is attained.
 
-    Proof: <w_t, g_t> = sum a_ij (s_i - s_j) <= tau_t V_t, so ||w_{T+1}||^2 is at most the term under the root; put that into
+    Proof: <w_t, z_t> = sum a_ij (s_i - s_j) <= tau_t V_t, so ||w_{T+1}||^2 is at most the term under the root; put that into
     `mass_hindsight_bound`. For clicks it also bounds the expected cost, with expectations of F and of the term under the root:
     V and F are linear in the clicks, and the root is concave.
 
@@ -192,7 +192,7 @@ def mass_separable_bound(*, gamma: float, R_X: float, largest_mass: float = 1.0,
     Parameters
     ----------
     gamma
-        The margin of the stream: some u of norm 1 has u . (x_i - x_j) >= gamma for all pairs with R_i > R_j.
+        The margin of the stream: some u of norm 1 has u . (x_i - x_j) >= gamma for all pairs with y_i > y_j.
     R_X, largest_mass, relative_margin
         As in `mass_bound`.
 
@@ -207,7 +207,7 @@ def mass_separable_bound(*, gamma: float, R_X: float, largest_mass: float = 1.0,
     )
 
 
-@bound("F(u) + ||u|| sqrt(||w0||^2 + sum ||z||^2 + 2 tau V) - <u, w0>", of=PerceptronRanker, covers=OWN_MISTAKES, runs=_GIVEN)
+@bound("F(u) + ||u|| sqrt(||w_1||^2 + sum ||z||^2 + 2 tau V) - <u, w_1>", of=PerceptronRanker, covers=OWN_MISTAKES, runs=_GIVEN)
 def beginning_data_bound(
     *,
     comparator_loss: float,
@@ -241,7 +241,7 @@ def beginning_data_bound(
     return comparator_loss + norm * root - beginning_product
 
 
-@bound("F(u) + (||u - w0||^2 + sum ||z||^2 + 2 tau V) / 2", of=PerceptronRanker, covers=OWN_MISTAKES, runs=_GIVEN)
+@bound("F(u) + (||u - w_1||^2 + sum ||z||^2 + 2 tau V) / 2", of=PerceptronRanker, covers=OWN_MISTAKES, runs=_GIVEN)
 def beginning_distance_bound(
     *, comparator_loss: float, distance: float, squared_gradient_norms: float, margin_mass: float
 ) -> float:
@@ -249,8 +249,8 @@ def beginning_distance_bound(
 
     .. math:: \sum_t RML_t \le \sum_t V_t \le F(u) + \frac{1}{2} \left(\|u - w_0\|^2 + Q\right)
 
-    Proof: ||w_{t+1} - u||^2 = ||w_t - u||^2 + 2 <g_t, w_t - u> + ||g_t||^2 with <g_t, w_t> <= tau_t V_t and
-    <g_t, u> >= V_t - F_t(u). Add up; the left side is >= 0.
+    Proof: ||w_{t+1} - u||^2 = ||w_t - u||^2 + 2 <z_t, w_t - u> + ||z_t||^2 with <z_t, w_t> <= tau_t V_t and
+    <z_t, u> >= V_t - F_t(u). Add up; the left side is >= 0.
 
     Parameters
     ----------

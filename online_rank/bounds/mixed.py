@@ -52,5 +52,5 @@ def _mix_paths(tracker: Any, shards: Sequence[Any], base: Any) -> None:
 
 
 def _products(tracker: Any) -> np.ndarray:
-    """For each comparator the sum of <u_t, g_t>, where g_t is the update of round t."""
+    """For each comparator the sum of <u_t, z_t>, where z_t is the update of round t."""
     return (tracker._aligned * tracker._scaled_by) @ tracker._gains() - tracker._path[:, 1]

@@ -1,7 +1,7 @@
 r"""The mass theorem with a budget: bounds on the loss of a `KernelPerceptronRanker`.
 
-An update g_t is projected on the stored documents, and e_t = g_t - P g_t is lost. The weights w_t lie in the span of the
-stored documents, so <w_t, P g_t> = <w_t, g_t> <= tau_t V_t, and for every u of the feature space (notation as in
+An update z_t is projected on the stored documents, and e_t = z_t - P z_t is lost. The weights w_t lie in the span of the
+stored documents, so <w_t, P z_t> = <w_t, z_t> <= tau_t V_t, and for every u of the feature space (notation as in
 `online_rank.bounds`)
 
 .. math:: \sum_t V_t \le F(u) + \langle u, w_{T+1} \rangle + \sum_t \langle u, e_t \rangle.
@@ -22,19 +22,19 @@ def _budget_is_spent(model: KernelPerceptronRanker) -> str | None:
 
 
 @bound(
-    "2 F(u) / (1 - eta ||u||) + 4 B R_X^2 (1 + 2 beta) ||u||^2 / (1 - eta ||u||)^2", of=KernelPerceptronRanker,
+    "2 F(u) / (1 - epsilon ||u||) + 4 B R_X^2 (1 + 2 beta) ||u||^2 / (1 - epsilon ||u||)^2", of=KernelPerceptronRanker,
     unless=_budget_is_spent,
 )  # fmt: skip
 def projection_bound(
     *, comparator_loss: float, norm: float, R_X: float, tolerance: float, largest_mass: float, relative_margin: float
 ) -> float:
-    r"""The closed form, as long as the budget lasts: every :math:`\|e_t\| \le \eta V_t`.
+    r"""The closed form, as long as the budget lasts: every :math:`\|e_t\| \le \epsilon V_t`.
 
     .. math::
         \sum_t RML_t \le \sum_t V_t \le
-        \frac{2 F(u)}{1 - \eta \|u\|} + \frac{4 B R_X^2 (1 + 2 \beta) \|u\|^2}{(1 - \eta \|u\|)^2}
+        \frac{2 F(u)}{1 - \epsilon \|u\|} + \frac{4 B R_X^2 (1 + 2 \beta) \|u\|^2}{(1 - \epsilon \|u\|)^2}
 
-    Infinite unless eta ||u|| < 1.
+    Infinite unless epsilon ||u|| < 1.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def projection_bound(
     R_X
         Largest norm of a document in the feature space, sqrt(k(x, x)); 1 for the RBF kernel.
     tolerance
-        eta.
+        epsilon.
     largest_mass
         B, the largest mass of a round; 1 will do without sample weights.
     relative_margin
@@ -68,10 +68,10 @@ def projection_data_bound(
     r"""With measured norms and errors, whether or not the budget was used up.
 
     .. math::
-        \sum_t V_t \le F(u) + \|u\| \left( \sqrt{\sum_t \|P g_t\|^2 + 2 \tau_t V_t} + \sum_t \|e_t\| \right)
+        \sum_t V_t \le F(u) + \|u\| \left( \sqrt{\sum_t \|P z_t\|^2 + 2 \tau_t V_t} + \sum_t \|e_t\| \right)
 
-    As long as the budget lasts, eta sum V stands for the sum of the errors, which gives (F(u) + ||u|| sqrt(Q)) / (1 - eta
-    ||u||), the bound of the Projectron (Orabona, Keshet & Caputo 2009).
+    As long as the budget lasts, epsilon sum V stands for the sum of the errors, which gives (F(u) + ||u|| sqrt(Q)) / (1 -
+    epsilon ||u||), the bound of the Projectron (Orabona, Keshet & Caputo 2009).
 
     Parameters
     ----------

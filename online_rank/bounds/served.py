@@ -1,15 +1,15 @@
 r"""Bounds for rankings served by other weights than those that learn: averages, stale copies, late grades.
 
-Notation as in `online_rank.bounds`; g_t = -z_t is the update, and v_t are the weights that served query t. The round learns
+Notation as in `online_rank.bounds`; z_t is the update, and v_t are the weights that served query t. The round learns
 from the pairs that **v_t** puts in the wrong order (s_j >= s_i - tau_t by its scores), with a mass V_t between RML(v_t) and B.
 
 **Served weights.** By the master inequality `mass_hindsight_bound` bounds the served loss. Its closed forms follow from
 
 .. math::
     \sum_t RML(v_t) \le \sum_t V_t \le
-    F(u) + \|u\| \sqrt{\sum_t (\|g_t\|^2 + 2 \tau_t V_t) + 2 \sum_t \langle w_t - v_t, g_t \rangle}
+    F(u) + \|u\| \sqrt{\sum_t (\|z_t\|^2 + 2 \tau_t V_t) + 2 \sum_t \langle w_t - v_t, z_t \rangle}
 
-Proof: ||w_{t+1}||^2 = ||w_t||^2 + 2 <v_t, g_t> + 2 <w_t - v_t, g_t> + ||g_t||^2, and <v_t, g_t> = sum a_ij (s_i - s_j) <= tau_t
+Proof: ||w_{t+1}||^2 = ||w_t||^2 + 2 <v_t, z_t> + 2 <w_t - v_t, z_t> + ||z_t||^2, and <v_t, z_t> = sum a_ij (s_i - s_j) <= tau_t
 V_t by the scores of v_t. So the root is at least ||w_{T+1}||.
 
 **Late grades.** If D_t other served queries are waiting when the grades of query t arrive,
@@ -18,7 +18,7 @@ V_t by the scores of v_t. So the root is at least ||w_{T+1}||.
 
 It is attained on some streams, and an adversary who chooses the grades forces it on any deterministic algorithm. Proof: w_t -
 v_t is the sum of the updates made while query t waited. Each pair of updates is counted once, at the earlier one, while the
-other waits: sum <w_t - v_t, g_t> <= sum_t D_t max ||g|| ||g_t|| <= sum_t D_t 4 R_X^2 B V_t.
+other waits: sum <w_t - v_t, z_t> <= sum_t D_t max ||z|| ||z_t|| <= sum_t D_t 4 R_X^2 B V_t.
 """
 
 import math
@@ -65,8 +65,8 @@ def averaged_bound(
         2 F(u) + 4 B R_X^2 \|u\|^2 \left(1 + \frac{2 \rho}{1 - \rho} + 2 \beta\right), \quad \rho = 2^{-1/h}
 
     Proof: the share of the average that is older than k rounds is at most rho^k, so ||w_t - v_t|| <= sum_k rho^k ||g_{t-k}||,
-    and 2 sum <w_t - v_t, g_t> <= 2 rho / (1 - rho) sum ||g_t||^2 by Cauchy and Schwarz; put that into the served-weights
-    theorem, with ||g_t||^2 <= 4 R_X^2 B V_t, and solve for sum V_t.
+    and 2 sum <w_t - v_t, z_t> <= 2 rho / (1 - rho) sum ||z_t||^2 by Cauchy and Schwarz; put that into the served-weights
+    theorem, with ||z_t||^2 <= 4 R_X^2 B V_t, and solve for sum V_t.
 
     Parameters
     ----------

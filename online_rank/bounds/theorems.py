@@ -1,7 +1,7 @@
 r"""The bounds of [CT], as functions of numbers, with their errors corrected.
 
 Notation as in `online_rank.bounds`. The proof of Theorem 5 takes from [CT, eq. 16] that in a round with a ranking loss
-:math:`\|z_t\|^2 \le 4 m R_X^2 v_{max} f_t(w_t)`, times omega / Delta with another margin and sample weights.
+:math:`\|z_t\|^2 \le 4 m R_X^2 v_{max} f_t(w_t)`, times omega / mu with another margin and sample weights.
 
 References
 ----------
@@ -28,7 +28,7 @@ def _require_positive(**values: float) -> None:
 
 
 def theory_learning_rate(*, m: int, R_X: float, v_max: float, margin: float = 1.0, weight: float = 1.0) -> float:
-    r"""The step size for which Theorem 5 holds in its plain form: :math:`\eta = \Delta / (4 m R_X^2 v_{max} \omega)`.
+    r"""The step size for which Theorem 5 holds in its plain form: :math:`\alpha = \mu / (4 m R_X^2 v_{max} \omega)`.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def theory_learning_rate(*, m: int, R_X: float, v_max: float, margin: float = 1.
     v_max
         Largest ratio of two positive weights v_i.
     margin
-        Delta.
+        mu.
     weight
         Largest sample weight, omega.
 
@@ -53,7 +53,7 @@ def theory_learning_rate(*, m: int, R_X: float, v_max: float, margin: float = 1.
 
 
 @bound(
-    "(f(u) + ||u||^2 / (2 eta) + eta / 2 sum ||z||^2) / Delta", of=SlamRanker,
+    "(f(u) + ||u||^2 / (2 alpha) + alpha / 2 sum ||z||^2) / mu", of=SlamRanker,
     takes={"comparator_loss": "surrogate_loss"},
 )  # fmt: skip
 def regret_bound(
@@ -62,9 +62,9 @@ def regret_bound(
     r"""Regret of online gradient descent [CT, eq. 15], which bounds the cumulative ranking loss.
 
     .. math::
-        \Delta \sum_t RML_t \le \sum_t f_t(w_t) \le \sum_t f_t(u) + \frac{\|u\|^2}{2 \eta} + \frac{\eta}{2} \sum_t \|z_t\|^2
+        \mu \sum_t RML_t \le \sum_t f_t(w_t) \le \sum_t f_t(u) + \frac{\|u\|^2}{2 \alpha} + \frac{\alpha}{2} \sum_t \|z_t\|^2
 
-    The value returned is the right-hand side divided by Delta.
+    The value returned is the right-hand side divided by mu.
 
     Parameters
     ----------
@@ -75,9 +75,9 @@ def regret_bound(
     squared_gradient_norms
         Sum of the squared norms of z_t.
     learning_rate
-        eta.
+        alpha.
     margin
-        Delta.
+        mu.
 
     Examples
     --------
@@ -110,9 +110,9 @@ def theorem_5(
     with the step of `theory_learning_rate`. [CT] claims it for step 1 too, on the grounds that rankings do not depend on the
     step size. But they do, and the claim is false: `docs/theorem_5.md` has a stream on which Algorithm 1 as printed exceeds the
     bound by any factor, with the proof.
-    With c = m R_X^2 v_max omega / Delta, any :math:`\eta < 1 / (2 c)` gives
+    With c = m R_X^2 v_max omega / mu, any :math:`\alpha < 1 / (2 c)` gives
 
-    .. math:: \Delta \sum_t RML_t \le \frac{\sum_t f_t(u) + \|u\|^2 / (2 \eta)}{1 - 2 \eta c}.
+    .. math:: \mu \sum_t RML_t \le \frac{\sum_t f_t(u) + \|u\|^2 / (2 \alpha)}{1 - 2 \alpha c}.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def theorem_5(
     m, R_X, v_max, margin, weight
         As in `theory_learning_rate`.
     learning_rate
-        eta; None for `theory_learning_rate`.
+        alpha; None for `theory_learning_rate`.
 
     Raises
     ------
@@ -152,7 +152,7 @@ def corollary_6(*, gamma: float, m: int, R_X: float, v_max: float) -> float:
     Parameters
     ----------
     gamma
-        The margin of the stream: some u of norm 1 has u . (x_i - x_j) >= gamma whenever R_i > R_j.
+        The margin of the stream: some u of norm 1 has u . (x_i - x_j) >= gamma whenever y_i > y_j.
     m, R_X, v_max
         As in `theory_learning_rate`, which gives the step for margin 1.
 

@@ -71,8 +71,75 @@ _HINT = (
 
 
 class AdditiveRanker(CurvedRanker):
-    r"""Learns one curve for each feature, and trees where features interact; it serves their sum. It takes raw features.
+    r"""Learns one curve for each feature, trees where features interact, and words of texts. It takes raw features as they are.
 
+    >>> from online_rank import AdditiveRanker
+    >>> model = AdditiveRanker()
+    >>> query = {"a": {"price": 10.0, "brand": "acme"}, "b": {"price": 90.0}, "c": {"price": None, "brand": "other"}}
+    >>> for _ in range(3):
+    ...     model.learn_one(query, {"a": 2, "b": 0, "c": 1})
+    >>> model.rank_one(query)
+    ['a', 'c', 'b']
+
+    The score of a document is the sum of its curves, trees and words. `curve` and `explain_one` show the parts,
+    `online_rank.plot.curves` draws them, and `online_rank.bounds.certificate_of` compares the loss of the served rankings with
+    the loss of the best fixed candidate.
+
+    **Missing values.** NaN, None, null and absent names are missing, and share a weight of the feature. A feature that most
+    documents lack needs nothing else. Features may come at any time.
+
+    **Categories.** In dicts, and in frames with a column of texts or booleans, these are categories with a column of ones and
+    zeros for each level, up to `max_levels`; all others share one. A list of texts has all of its levels. Dates and times are
+    seconds since 1970; their rank within the query is of use however far they grow. In arrays of numpy everything is a number.
+
+    **Vectors.** A list of numbers is a vector, such as an embedding. If the context of the query has a vector of the same name,
+    the query's or its user's, documents get three more features: the cosine; and what a matrix, which begins as the cosine and
+    learns from every query (`VectorRanker`), adds to the cosine, by its average and by its last state. Without a vector of the
+    query they get a score that is linear in the vector. A missing vector, and one of length 0, is a missing value.
+
+    **Texts**, whose values are new for the most part and have several words, are learned by their words: a regression of the
+    standardised grades with a weight and a precision for each, next to what curves and trees serve (`words_beside`). Words that
+    recur are categories, and ids that never recur are ignored. Once a category has `max_levels`, its levels have such weights
+    too, and a level leaves its column for one that counts twice as much lately. With a text in the context of a query, texts
+    also have the share of its words, by rarity, and whether they stand in a row. Pairs of its words with words of documents,
+    and of entries of the context with levels, are learned once they recur. Engines cannot compute words yet.
+
+    **Sparse rows** are learned by a `PerceptronRanker`, as they are: a stream that begins with `SparseRows`, a sparse matrix of
+    scipy, or dicts of counts with many names of which each document has few, as of words. It warns when names that come
+    one after the other reach 1,000.
+
+    Parameters
+    ----------
+    measure
+        The measure of the loss (see `online_rank.measure`).
+    half_life
+        Half-lives of the two averages, the long one first: in queries, or as texts in time, `("7d", "2h")`. Then `learn_one`
+        needs `at=`, the time of each query.
+    relative
+        Whether the rank of a value within its query counts. If not, the score of a document depends on itself alone.
+    max_levels
+        Most levels of a category.
+    signs
+        `{feature: 1 or -1}`: its curves never fall, or never rise; of a boolean, true is never worse, or never better, than
+        false. Such a feature has no target encodings, and the Newton learner leaves it out. Features of an array are called
+        `"1"` (column 0), `"2"`, and so on.
+    trees
+        The most trees; the number follows the features, four for each and at least 200. 0 for curves alone.
+    dimensions
+        `{vector: length}` of vectors, if they are known; None for the lengths of the first query with vectors.
+    kinds
+        `{feature: kind}` for features, or entries of the context, whose values are texts: "text", "category" or "ignored". None
+        lets the values decide.
+    seed
+        Seed of all draws.
+
+    Raises
+    ------
+    TypeError, ValueError
+        A parameter is of the wrong type, or out of its range.
+
+    Notes
+    -----
     **Columns.** g is the normal score of a value among the values of the stream (the sketches of `StreamQuantileMap`), q the
     normal score of its rank among the documents of the query. A feature has the columns g, 15 ramps :math:`r_k(g) - r_k(0)`
     with :math:`r_k(g) = \mathrm{clip}((g - P_k) / D, 0, 1)` on 16 knots from -2 to 2, q, two target encodings, of g and of q,
@@ -99,68 +166,16 @@ class AdditiveRanker(CurvedRanker):
     tree grows from a window of the last queries, of at most 8 MB and 65,216 documents, in steps that are spread over queries.
     No query takes more operations than a query of the median size earns. It splits by a third of the features, drawn in
     proportion to the roots of what splits by them have gained, and a few by chance. The tree fits the residual t - s of the
-    standardised grades t, by the scores s of the trees so far. Its leaves begin with the values .2 G / (n + 100), with G the
+    standardised grades t, by the scores s of the trees so far. Its leaves begin with the values .2 E / (n + 100), with E the
     sum of the residuals and n the number of documents, and all other trees fade by a hundredth. Then leaves learn at each
     query:
 
-    .. math:: v \leftarrow v + \frac{G}{2 (n + 100)}
+    .. math:: v \leftarrow v + \frac{E}{2 (n + 100)}
 
     A second blend has for members the curves, as they would be served alone, and the trees, by v and by averages of v. Half of
     its prior is on the curves. Trees are served once the best of its mixtures has lost less than the curves by half of a
     query. Until then the curves answer alone, and ranking costs no more. No tree splits by a feature with a sign, and a missing
     value goes left at every node. `trees_beside` has the account of this blend.
-
-    **Missing values.** NaN, None, null and absent names are missing: their columns are 0, except for one encoding and one
-    weight of missing values. A feature that most documents lack needs nothing else. Features may come at any time.
-
-    **Categories.** In dicts, and in frames with a column of texts or booleans, these are categories with a column of ones and
-    zeros for each level, up to `max_levels`; all others share one. A list of texts has all of its levels. Dates and times are
-    seconds since 1970, whose q is of use however far they grow. In arrays of numpy everything is a number.
-
-    **Vectors.** A list of numbers is a vector, such as an embedding. If the context of the query has a vector of the same name,
-    the query's or its user's, documents get three more features: the cosine; and what a matrix, which begins as the cosine and
-    learns from every query (`VectorRanker`), adds to the cosine, by its average and by its last state. Without a vector of the
-    query they get a score that is linear in the vector. A missing vector, and one of length 0, is a missing value.
-    **Texts**, whose values are new for the most part and have several words, are learned by their words: a regression of the
-    standardised grades with a weight and a precision for each, next to what curves and trees serve (`words_beside`). Words that
-    recur are categories, and ids that never recur are ignored. Once a category has `max_levels`, its levels have such weights
-    too, and a level leaves its column for one that counts twice as much lately. With a text in the context of a query, texts
-    also have the share of its words, by rarity, and whether they stand in a row. Pairs of its words with words of documents,
-    and of entries of the context with levels, are learned once they recur. Engines cannot compute words yet.
-
-    **Sparse rows** are learned by a `PerceptronRanker`, as they are: a stream that begins with `SparseRows`, a sparse matrix of
-    scipy, or dicts of counts with many names of which each document has few, as of words. It warns when names that come
-    one after the other reach 1,000.
-
-    Parameters
-    ----------
-    measure
-        The measure of the loss (see `online_rank.measure`).
-    half_life
-        Half-lives of the two averages, the long one first: in queries, or as texts in time, `("7d", "2h")`. Then `learn_one`
-        needs `at=`, the time of each query.
-    relative
-        Whether the columns of q are there. Without them the score of a document depends on itself alone.
-    max_levels
-        Most levels of a category.
-    signs
-        `{feature: 1 or -1}`: its curves never fall, or never rise; of a boolean, true is never worse, or never better, than
-        false. Such a feature has no target encodings, and the Newton learner leaves it out. Features of an array are called
-        `"1"` (column 0), `"2"`, and so on.
-    trees
-        The most trees; the number follows the features, four for each and at least 200. 0 for curves alone.
-    dimensions
-        `{vector: length}` of vectors, if they are known; None for the lengths of the first query with vectors.
-    kinds
-        `{feature: kind}` for features, or entries of the context, whose values are texts: "text", "category" or "ignored". None
-        lets the values decide.
-    seed
-        Seed of all draws.
-
-    Raises
-    ------
-    TypeError, ValueError
-        A parameter is of the wrong type, or out of its range.
 
     References
     ----------
@@ -169,13 +184,6 @@ class AdditiveRanker(CurvedRanker):
 
     Examples
     --------
-    >>> from online_rank import AdditiveRanker
-    >>> model = AdditiveRanker()
-    >>> query = {"a": {"price": 10.0, "brand": "acme"}, "b": {"price": 90.0}, "c": {"price": None, "brand": "other"}}
-    >>> for _ in range(3):
-    ...     model.learn_one(query, {"a": 2, "b": 0, "c": 1})
-    >>> model.rank_one(query)
-    ['a', 'c', 'b']
     >>> sorted(model.explain_one(query, "a", "b").contributions)
     ['brand', 'price']
     """

@@ -23,7 +23,7 @@ LEARNING_RATES = {"sgd": 0.1, "adagrad": 0.1, "adam": 0.01, "scale_free": 0.1}
 class GradientRanker(LinearRanker):
     r"""Linear ranker that follows the gradient of a surrogate, one query at a time.
 
-    .. math:: s = X w, \qquad z = X^\top \nabla_s \phi(s, R), \qquad w \leftarrow \text{optimizer}(w, z).
+    .. math:: s = X w, \qquad z = X^\top \nabla_s \phi(s, y), \qquad w \leftarrow \text{optimizer}(w, z).
 
     With the logistic surrogate this is linear RankNet (Rank LR), with `"hinge"` online RankSVM, with `"listnet"` linear
     ListNet, with `"slam"` and `optimizer="sgd"` online gradient descent on SLAM [CT, section 4], and so on.

@@ -16,12 +16,12 @@ BUDGET = 1.0
 class HedgeAccount(NamedTuple):
     """The sums kept over all queries, apart from the loss of each candidate; discounted if losses are.
 
-    In query t, candidate c has the loss l_t(c), the weights are pi_t, and x_t is the loss of the served ranking.
+    In query t, candidate c has the loss l_t(c), the weights are pi_t, and l_t is the loss of the served ranking.
 
     Attributes
     ----------
     served
-        Sum of the x_t.
+        Sum of the l_t.
     mixed
         H, the sum of h_t, the mean of the l_t(c) by pi_t.
     mixability_gap
@@ -29,7 +29,7 @@ class HedgeAccount(NamedTuple):
     variance
         W, the sum of the variances of the l_t(c) by pi_t.
     serving_gap
-        G, the sum of x_t - h_t over the queries in which the mean of the candidates was served.
+        G, the sum of l_t - h_t over the queries in which the mean of the candidates was served.
     luck
         The same over the queries in which a candidate was drawn.
     largest_weight

@@ -26,15 +26,15 @@ class KernelPerceptronRanker(Ranker):
 
     The mistake-driven perceptron of `PerceptronRanker` (credit spread, mass loss, grade-mean weights) in the feature space of
     a kernel k, where the weights are a function :math:`f = \sum_b \alpha_b k(z_b, \cdot)` of stored documents z_b. An update
-    :math:`g_t = \sum_i c_i k(x_i, \cdot)` is projected on the stored documents when that costs at most
+    :math:`z_t = \sum_i c_i k(x_i, \cdot)` is projected on the stored documents when that costs at most
 
-    .. math:: \|e_t\| \le \eta V_t, \qquad e_t = g_t - P g_t,
+    .. math:: \|e_t\| \le \epsilon V_t, \qquad e_t = z_t - P z_t,
 
     with V_t the mass of the update. Otherwise the documents that reduce the error most are stored first, as long as the budget
     lasts (the Projectron of Orabona, Keshet & Caputo 2008, for rankings). For every comparator u of the feature space
 
     .. math::
-        \sum_t RML_t \le \sum_t V_t \le F(u) + \|u\| \left( \sqrt{\sum_t \|P g_t\|^2 + 2 \tau_t V_t} + \sum_t \|e_t\| \right),
+        \sum_t RML_t \le \sum_t V_t \le F(u) + \|u\| \left( \sqrt{\sum_t \|P z_t\|^2 + 2 \tau_t V_t} + \sum_t \|e_t\| \right),
 
     whether the budget was used up or not. The proof, and a closed form as long as the budget lasts, are in
     `online_rank.bounds.projection`.
@@ -53,12 +53,12 @@ class KernelPerceptronRanker(Ranker):
     budget
         The largest number of stored documents; memory is O(budget (budget + d)).
     tolerance
-        eta >= 0: the largest accepted error of a projection, relative to the mass. The larger it is, the fewer documents are
-        stored.
+        epsilon >= 0: the largest accepted error of a projection, relative to the mass. The larger it is, the fewer documents
+        are stored.
     measure
         What to learn for; as for `PerceptronRanker`.
     relative_margin
-        beta: pairs ordered correctly by less than tau = beta sum ||P g||^2 / sum V, over the previous rounds, count as
+        beta: pairs ordered correctly by less than tau = beta sum ||P z||^2 / sum V, over the previous rounds, count as
         violated.
     half_life
         Half-life of the average of coefficients that serves rankings, as for `PerceptronRanker`. The bounds hold for the last

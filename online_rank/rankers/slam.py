@@ -22,10 +22,10 @@ class SlamRanker(LinearRanker):
     With scores s = X w and the weight vector v of the measure,
 
     .. math::
-        f_t(w) = \sum_i v_i \max\Bigl(0, \max_{j: R_j < R_i} (\Delta - s_i + s_j)\Bigr), \qquad
-        w \leftarrow w - \eta \nabla f_t(w) \text{ if } RML_t > 0.
+        f_t(w) = \sum_i v_i \max\Bigl(0, \max_{j: y_j < y_i} (\mu - s_i + s_j)\Bigr), \qquad
+        w \leftarrow w - \alpha \nabla f_t(w) \text{ if } RML_t > 0.
 
-    The ranking loss RML is 1 - measure, ties broken pessimistically. It is at most f_t(w) / Delta. The bounds of [CT] hold for
+    The ranking loss RML is 1 - measure, ties broken pessimistically. It is at most f_t(w) / mu. The bounds of [CT] hold for
     its sum with the step of `online_rank.bounds.theory_learning_rate`, and the row `any_step_bound` of its certificate with
     every step. Rankings depend on the step, too. `PerceptronRanker` has no step, tighter bounds, and ranks better: this class
     is for comparisons with the paper.
@@ -35,11 +35,11 @@ class SlamRanker(LinearRanker):
     measure
         What to learn for: `"ndcg@10"`, `"ndcg"`, `"ap"`, `"ap>=2"` (grades from 2 on are relevant), `"linear_ndcg"`.
     learning_rate
-        eta; [CT] takes 1.
+        alpha; [CT] takes 1.
     margin
-        Delta.
+        mu.
     margin_scale
-        `"constant"`, or `"grade"`: a pair's margin is Delta (R_i - R_j).
+        `"constant"`, or `"grade"`: a pair's margin is mu (y_i - y_j).
     within_grade
         How the weight vector v treats documents of one grade: by `"document"` order, as in [CT]; their `"mean"` v, which does
         not depend on the order in which documents are listed; `"tight"`, the largest v for the highest score.

@@ -34,7 +34,7 @@ class TorchRanker(Ranker):
     A query is one forward pass of the module over its m documents, the gradient of the surrogate in the m scores, and one
     backward pass:
 
-    .. math:: \theta \leftarrow \theta - \text{step}\Big(\sum_i \frac{\partial \phi(s, R)}{\partial s_i} \nabla_\theta s_i\Big).
+    .. math:: \theta \leftarrow \theta - \text{step}\Big(\sum_i \frac{\partial \phi(s, y)}{\partial s_i} \nabla_\theta s_i\Big).
 
     A module that scores each document on its own gives a consistent order, as `DirectRanker` does: comparisons
     :math:`s_i - s_j` are antisymmetric and transitive. A module may also look at all documents of a query at once

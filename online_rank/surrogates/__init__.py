@@ -1,14 +1,14 @@
 """Surrogates: the losses that rankers minimise in place of a ranking measure.
 
-A surrogate phi(s, R) is a function of the m scores s and the m grades R of a query. Each function of this module makes one; its
+A surrogate phi(s, y) is a function of the m scores s and the m grades y of a query. Each function of this module makes one; its
 `value` and `gradient` (in s) are methods of the `Surrogate` it returns. Its l1 constant bounds the l1 norm of the gradient.
 
-Pairs are pairs (i, j) of documents with R_i > R_j. Pairwise surrogates share these parameters:
+Pairs are pairs (i, j) of documents with y_i > y_j. Pairwise surrogates share these parameters:
 
 pairs
     `"all"`, or `"neighbours"`: only pairs of neighbouring grades of the query; the others follow by transitivity [DR].
 pair_weight
-    w_ij: `"none"`, 1; `"grade"`, R_i [DR]; `"difference"`, R_i - R_j.
+    w_ij: `"none"`, 1; `"grade"`, y_i [DR]; `"difference"`, y_i - y_j.
 reduction
     `"mean"` divides by the sum of all w_ij, so that every query counts alike; `"sum"` does not.
 

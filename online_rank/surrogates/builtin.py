@@ -87,7 +87,7 @@ class Surrogate:
         return OUTPUTS[self.output] or (0.0 if self.name == "squared" else 1.0)
 
     def value(self, s: np.ndarray, y: np.ndarray) -> float:
-        """phi(s, R) for scores `s` and grades `y`, both of shape (m,); 0 when all grades are equal."""
+        """phi(s, y) for scores `s` and grades `y`, both of shape (m,); 0 when all grades are equal."""
         return self.value_and_gradient(s, y)[0]
 
     def gradient(self, s: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -136,7 +136,7 @@ def slam(
 ) -> Surrogate:
     r"""The SLAM family: with the weight vector v of a measure, an upper bound on its loss when `margin` is 1 [CT, eq. 3, 11].
 
-    .. math:: \phi_v(s, R) = \sum_i v_i \max(0, \max_{j: R_j < R_i} \Delta + s_j - s_i).
+    .. math:: \phi_v(s, y) = \sum_i v_i \max(0, \max_{j: y_j < y_i} \mu + s_j - s_i).
 
     The l1 constant is :math:`2 \sum_i v_i \le 2`.
 
@@ -145,9 +145,9 @@ def slam(
     measure
         Whose v: `"ndcg"` [CT, eq. 9], `"ndcg@10"` [CT, eq. 31], `"ap"` [CT, eq. 6], `"linear_ndcg"`.
     margin
-        Delta.
+        mu.
     margin_scale
-        `"constant"`, or `"grade"`: the margin of a pair is Delta (R_i - R_j).
+        `"constant"`, or `"grade"`: the margin of a pair is mu (y_i - y_j).
     within_grade
         How v treats documents of one grade: their `"mean"` v; by `"document"` order; `"tight"`, the largest v for the highest
         score (the smallest bound; not convex).
@@ -172,7 +172,7 @@ def hinge(
 ) -> Surrogate:
     r"""The pairwise hinge of RankSVM (Herbrich, Graepel & Obermayer 2000; Joachims 2002), in O(m log m).
 
-    .. math:: \phi(s, R) = \sum_{ij} w_{ij} \max(0, \Delta - (s_i - s_j)), \qquad \|\nabla_s\|_1 \le 2 \sum_{ij} w_{ij}.
+    .. math:: \phi(s, y) = \sum_{ij} w_{ij} \max(0, \mu - (s_i - s_j)), \qquad \|\nabla_s\|_1 \le 2 \sum_{ij} w_{ij}.
 
     With `reduction="mean"` it is divided by the sum of the w_ij, and the l1 constant is 2.
 
@@ -197,7 +197,7 @@ def hinge(
 def logistic(*, output: str = "half_tanh", pairs: str = "all", pair_weight: str = "none", reduction: str = "mean") -> Surrogate:
     r"""RankNet's cross-entropy (Burges et al. 2005): the target of every pair is that i beats j.
 
-    .. math:: \phi(s, R) = -\sum_{ij} w_{ij} \log \frac{1 + \tau(s_i - s_j)}{2} = \sum_{ij} w_{ij} \log(1 + e^{-c (s_i - s_j)}),
+    .. math:: \phi(s, y) = -\sum_{ij} w_{ij} \log \frac{1 + \tau(s_i - s_j)}{2} = \sum_{ij} w_{ij} \log(1 + e^{-c (s_i - s_j)}),
 
     c = 1 for :math:`\tau(x) = \tanh(x / 2)`, c = 2 for tanh. With the identity the output is the log-odds, and c = 1. The l1
     constant is :math:`2 c \sum_{ij} w_{ij}`, with `reduction="mean"` 2 c. O(m^2) in scalars.
@@ -223,7 +223,7 @@ def squared(
 ) -> Surrogate:
     r"""The cost of the DirectRanker [DR]: the squared distance of each pair's output from 1.
 
-    .. math:: \phi(s, R) = \sum_{ij} w_{ij} (1 - \tau(s_i - s_j))^2.
+    .. math:: \phi(s, y) = \sum_{ij} w_{ij} (1 - \tau(s_i - s_j))^2.
 
     For the identity it comes from per-grade sums, in O(m + L^2) for L distinct grades, and its gradient has no bound; for
     :math:`\tau(x) = \tanh(c x / 2)` it takes O(m^2) scalars, and the l1 constant is :math:`(64 c / 27) \sum_{ij} w_{ij}`
@@ -248,7 +248,7 @@ def squared(
 def listnet() -> Surrogate:
     r"""ListNet's top-one cross-entropy (Cao et al. 2007): softmax of the grades against softmax of the scores.
 
-    .. math:: \phi(s, R) = -\sum_i p_i \log \frac{e^{s_i}}{\sum_k e^{s_k}}, \qquad p_i = \frac{e^{R_i}}{\sum_k e^{R_k}}, \qquad
+    .. math:: \phi(s, y) = -\sum_i p_i \log \frac{e^{s_i}}{\sum_k e^{s_k}}, \qquad p_i = \frac{e^{y_i}}{\sum_k e^{y_k}}, \qquad
         \|\nabla_s\|_1 \le 2.
 
     Examples
@@ -263,7 +263,7 @@ def listnet() -> Surrogate:
 def lambdarank(measure: str = "ndcg@10", *, output: str = "half_tanh") -> Surrogate:
     r"""LambdaRank (Burges, Ragno & Le 2006): the logistic cost of a pair times the change of the measure when it swaps places.
 
-    .. math:: \phi(s, R) = \sum_{ij} |\Delta M_{ij}| \log(1 + e^{-c (s_i - s_j)}),
+    .. math:: \phi(s, y) = \sum_{ij} |\Delta M_{ij}| \log(1 + e^{-c (s_i - s_j)}),
 
     the :math:`|\Delta M_{ij}|` of the present ranking (ties broken pessimistically) taken as constants in the gradient. With a
     cutoff k only pairs with a document among the first k count: O(m k). The l1 constant is

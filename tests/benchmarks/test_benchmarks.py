@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 
@@ -50,6 +51,16 @@ def test_the_figures_of_the_papers_page_are_on_the_pages_of_their_commands(resul
     (results / "speed.md").write_text("| we | 0.738 |")
     row = "| table 1 | `python -m benchmarks.speed` | .720 | {} |\n| more | the same | | .738 |\n| none | | .1 | .999 |\n"
     assert report.unmade(row.format(".738 / .123"), results) == ["table 1: .123"]
+
+
+def test_errors_of_the_papers_page_are_deviations_between_five_folds_over_the_root_of_five():
+    cells = [line.split("|") for line in report.PAPERS.read_text().splitlines() if line.startswith("| ")]
+    rows = [row[4] for row in cells if "±" in row[4]]
+    page = (RESULTS / "direct_quality.md").read_text()
+    for mean, error in re.findall(r"(\.\d{3}) ± (\.\d{3})", " ".join(rows)):
+        deviations = re.findall(rf"0{re.escape(mean)} ± (0\.\d+)", page)
+        assert any(f"{float(one) / 5**0.5:.3f}" == f"0{error}" for one in deviations), (mean, error)
+    assert len(rows) == 6
 
 
 def test_a_table_is_known_by_its_heading(results):
