@@ -16,6 +16,7 @@ _HOMES = {
     "changes": "checking",
     "export": "formats",
     "fusion_weights": "fusion",
+    "query_inputs": "inputs",
     "query_matrix": "vectors",
     "probes": "probing",
     "serving_weights": "linear",
