@@ -46,6 +46,8 @@ def query_inputs(model: Any, to: str, context: Mapping[str, Any], *, names: Name
     categories = {given.levels[j].field for j in given.context if j in given.levels}
     for j, name in given.context.items():
         made[given.levels[j].field if j in given.levels else given.texts[j]] = context.get(name)
+        if j not in given.levels and given.form.takes_missing:
+            flags[f"{given.texts[j]}_given"] = float(context.get(name) is not None)
     if to == "painless":
         return {name: str(value) if name in categories and value is not None else value for name, value in made.items()}
     made = {name: {str(value): 1.0} if name in categories else value for name, value in made.items() if value is not None}

@@ -141,7 +141,7 @@ def _vector(own: VectorField, takes_missing: bool, params: dict[str, Any]) -> It
     parameters = own.parameters(None)
     for name in parameters:
         _claim(params, name, None)
-    lacks = f"doc['{field}'].size() == 0"
+    lacks = f"doc['{field}'].size() == 0 || doc['{field}'].magnitude == 0"
     for j, column in own.columns.items():
         name = column.parameter
         if not column.of_query:

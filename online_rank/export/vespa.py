@@ -79,7 +79,7 @@ def _inputs(given: Prepared) -> str:
         lines += [f"query({own.given}) double: 0"] if own.p else []
     categories = {given.levels[j].field for j in given.context if j in given.levels}
     lines += [f"query({field}) tensor<float>({field}{{}})" for field in sorted(categories)]
-    lines += [f"query({given.texts[j]}) double: 0" for j in given.context if j not in given.levels]
+    lines += [f"query({name}) double: 0" for j in given.context if j not in given.levels for name in _of_number(given, j)]
     if not lines:
         return ""
     return "    inputs {\n" + "".join(f"        {line}\n" for line in lines) + "    }\n"
@@ -137,7 +137,16 @@ def _of_context(given: Prepared, j: int) -> str:
     for text in (field, *([] if label is None else [label])):
         if not _ATTRIBUTE.fullmatch(text):
             raise ValueError(f"the context's {text!r:.60} is neither a name nor a label of Vespa: letters, digits and _")
-    return f"query({field})" if label is None else f"query({field}){{{label}}}"
+    if label is not None:
+        return f"query({field}){{{label}}}"
+    own_input, *known = _of_number(given, j)
+    return f"if(query({known[0]}) >= 1, query({own_input}), {_MISSING})" if known else f"query({own_input})"
+
+
+def _of_number(given: Prepared, j: int) -> list[str]:
+    """The inputs of a number in the context: the number, and, where a missing one is different from 0, whether it is known."""
+    text = given.texts[j]
+    return [text, f"{text}_given"] if given.form.takes_missing else [text]
 
 
 def _quoted(text: str) -> str:

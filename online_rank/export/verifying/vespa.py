@@ -46,6 +46,8 @@ def _inputs(given: Probes, number: int) -> dict[str, Any]:
         if value is not None:
             made[f"input.query({name})"] = {value: 1.0} if name in categories else value
     for one in given.features:
+        if one.get("context") and "field" not in one and given.takes_missing:
+            made[f"input.query({one['name']}_given)"] = float(one["name"] in given.contexts[number]["fields"])
         if "vector" in one and one["p"]:
             has = given.contexts[number]["fields"].get(f"query {one['vector']}") is not None
             made[f"input.query({one['given']})"] = float(has)
