@@ -16,6 +16,8 @@ _HOMES = {
     "changes": "checking",
     "export": "formats",
     "fusion_weights": "fusion",
+    "PairTable": "pair_tables",
+    "pairs": "pair_tables",
     "query_inputs": "inputs",
     "query_matrix": "vectors",
     "probes": "probing",

@@ -94,6 +94,11 @@ def _found(to: str, part: str) -> tuple[str, str]:
     return "yes", ""
 
 
+def reason_of_kind(kind: str) -> str:
+    """Why a target does not compute a kind of models."""
+    return next(_OF_KINDS[part] for part, own in _KINDS.items() if own == kind)
+
+
 def cells() -> Iterator[Cell]:
     """All cells."""
     return (cell(to, part) for part in PARTS for to in TARGETS)

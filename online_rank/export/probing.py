@@ -32,6 +32,8 @@ _FEWEST, _MOST_DOCUMENTS, _MOST_NUMBERS = 60, 6_000, 300_000
 _TRIES, _PATIENCE = 60, 3
 #: The share of values that are missing, and documents of a query where scores depend on its other documents.
 _MISSING, _IN_QUERY = 0.15, 25
+#: The least number above 0 that PostgreSQL gets.
+_LEAST = 1e-290
 #: Levels that no model knows: text that is code, or markup, or none of these, somewhere.
 _HOSTILE = (
     "x' OR '1'='1",
@@ -196,6 +198,9 @@ class _Documents:
         self.values = values_of(computed, single)
         if single:
             self.values = [values[np.abs(values) < 1e30] for values in self.values]
+        if to == "postgresql":
+            # Products of smaller numbers are errors there.
+            self.values = [np.where((v != 0.0) & (np.abs(v) < _LEAST), np.copysign(_LEAST, v), v) for v in self.values]
         if to in _NOT_NEGATIVE:
             self.values = [v if given.texts[j] in given.templates else v[v >= 0.0] for j, v in enumerate(self.values)]
         self.numbers = [j for j in range(len(given.texts)) if j not in given.levels]

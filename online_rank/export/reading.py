@@ -23,7 +23,7 @@ from online_rank.base.form import (
     first_at_least,
     sources_of,
 )
-from online_rank.export.cells import require_parts
+from online_rank.export.cells import reason_of_kind, require_parts
 from online_rank.export.door import Opened, opened
 from online_rank.export.table import KINDS, TARGETS
 from online_rank.export.vector_fields import VectorField
@@ -226,7 +226,7 @@ def _splits_bent_columns(layers: tuple[Layer, ...], n_features: int, head: Trees
 def _reason(model: Any, kind: str) -> str:
     """The reason why a target cannot compute a model of a kind."""
     if kind != "query":
-        return f"it is one of {KINDS[kind]}"
+        return f"it is one of {KINDS[kind]}, and {reason_of_kind(kind)}"
     *transformers, ranker = serving_steps(model)
     names = [type(step).__name__ for step in transformers if _needs_query(step)]
     if not names and getattr(ranker, "relative", False) and getattr(ranker, "rankers", None) is None:

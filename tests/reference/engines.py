@@ -39,7 +39,7 @@ def plugin(bodies, names, X):
     definition = json.loads(body["definition"])
     values = dict(zip(names, np.nan_to_num(X).astype(F).T, strict=True))
     if body["type"] == "model/linear":
-        assert X.min() >= 0
+        assert np.nan_to_num(X).min() >= 0
         return _added((F(weight) * values[name] for name, weight in definition.items()), X)
 
     def parts(node):
@@ -215,7 +215,8 @@ def _of_parameters(text, params, vectors):
     if found := re.fullmatch(r"params\['(.*?)'\] == null \? (0\.0|Double\.NaN) : params\['\1'\]", text):
         value = params[found[1]]
         return value if value is not None else 0.0 if found[2] == "0.0" else np.nan
-    made = r"doc\['(.*?)'\]\.size\(\) == 0 \|\| doc\['\1'\]\.magnitude == 0(?: \|\| params\.(\w+) (==|!=) null)? \? (0\.0|Double\.NaN) : "
+    lacks = r"doc\['(.*?)'\]\.size\(\) == 0 \|\| doc\['\1'\]\.magnitude == 0"
+    made = lacks + r"(?: \|\| params\.(\w+) (==|!=) null)? \? (0\.0|Double\.NaN) : "
     found = re.fullmatch(made + r"dotProduct\(params\.(\w+), '\1'\) / doc\['\1'\]\.magnitude", text)
     if found is None:
         return None
@@ -495,7 +496,19 @@ def _in_query(layer, rows):
     return list(map(list, zip(*made, strict=True)))
 
 
+def _crossed(layer, rows):
+    made = []
+    for row in rows:
+        own = []
+        for j, factor, only in zip(layer["sources"], layer["factors"], layer["only"], strict=True):
+            by = 1.0 if factor < 0 else row[factor]
+            own.append(float("nan") if only and by == 0.0 else row[j] * by)
+        made.append(own)
+    return made
+
+
 _LAYERS = {
+    "Crossed": _crossed,
     "Take": lambda layer, rows: [[row[j] if j >= 0 else 0.0 for j in layer["columns"]] for row in rows],
     "Scale": lambda layer, rows: [
         [(x - m) * f for x, m, f in zip(row, layer["means"], layer["factors"], strict=True)] for row in rows
