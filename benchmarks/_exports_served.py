@@ -140,7 +140,7 @@ def show_served(arguments: Any) -> str:
                 print(*rows[-1], flush=True)
     return f"""{n} held-out queries of {_M} documents of a synthetic shop, after {_LEARNED} queries: prices of which 15 % are
 missing, counts, five brands, and vectors of 16 numbers. A query is ranked otherwise if two documents further apart than 1e-6 of
-the largest score stand in the other order. The last column is the largest difference of scores over the largest score of a query.
+the largest score stand in the other order. The last column is the largest difference of scores over a query's largest score.
 
 {table(("model", "target", "who answers", "ranked otherwise", "difference"), rows)}
 
@@ -174,11 +174,11 @@ def show_sizes(_: Any) -> str:
                 taken = "" if to in (*_READ, "json") else f"{_milliseconds(to, content, given, server.address):.2f}"
                 sizes.setdefault(to, []).append((len(content if isinstance(content, bytes) else content.encode()), taken))
                 print(to, trees, sizes[to][-1], flush=True)
-    for to, ((with_trees, slow), (without, fast)) in sizes.items():
-        rows.append((to, f"{with_trees / 1e3:,.0f}", f"{without / 1e3:,.0f}", slow, fast, cell(to, "curves").how))
-    return f"""`AdditiveRanker(relative=False)` of {d} features after 600 queries of {m} documents, with {counts[0]} trees and with none.
-A query has {m} documents. Times are of the engine alone, one query after it was asked once; of PostgreSQL and DuckDB they include
-planning. Search engines were not asked.
+    for to, ((grown, slow), (without, fast)) in sizes.items():
+        rows.append((to, f"{grown / 1e3:,.0f}", f"{without / 1e3:,.0f}", slow, fast, cell(to, "curves").how))
+    return f"""`AdditiveRanker(relative=False)` of {d} features after 600 queries of {m} documents, with {counts[0]} trees and with
+none. A query has {m} documents. Times are of the engine alone, the least of several, after the query was asked once; those of
+PostgreSQL and DuckDB include planning. Search engines were not asked.
 
 {table(("target", "kB, trees", "kB, none", "ms, trees", "ms, none", "curves"), rows)}
 
