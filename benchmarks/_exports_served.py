@@ -113,38 +113,51 @@ def _compared(to: str, given: Probes, found: list[list[float]]) -> tuple[int, fl
     return otherwise, worst
 
 
+_MODELS: dict[str, tuple[bool, dict[str, Any]]] = {
+    "default, with trees and categories": (False, {}),
+    "default, with vectors": (True, {}),
+    "relative=False, with trees and categories": (False, {"relative": False}),
+    "relative=False, with vectors": (True, {"relative": False}),
+}
+
+
 def show_served(arguments: Any) -> str:
-    """500 held-out queries of each model through every target."""
-    n, rows = min(arguments.queries, 500), []
-    made = {
-        "default, with trees and categories": (False, {}),
-        "default, with vectors": (True, {}),
-        "relative=False, with trees and categories": (False, {"relative": False}),
-        "relative=False, with vectors": (True, {"relative": False}),
-    }
+    """Held-out queries of each model through every target: 500 through engines, 60 through readers of formats."""
+    until, rows, skipped = time.monotonic() + 60.0 * arguments.minutes, [], 0
+    models = {name: taught(shop(_LEARNED, 0, vectors), **settings) for name, (vectors, settings) in _MODELS.items()}
     with postgresql.running() as server:
-        for name, (vectors, settings) in made.items():
-            # Of an engine that takes a missing field for 0, a price that is never 0 may be missing.
-            model = taught(shop(_LEARNED, 0, vectors), **settings)
-            queries = list(shop(n, 1, vectors))
-            for to in _FEATURES:
-                part = "vectors" if vectors else "relative" if not settings else "curves"
-                how = cell(to, "relative").how if not settings else "yes"
-                if not how or not cell(to, part).how:
-                    continue
-                content, given = export.export(model, to, name="shop"), asked_of(model, to, queries)
-                otherwise, worst = _compared(to, given, answered(to, content, given, model, server.address))
-                asked = "a reader of its format" if to in (*_READ, "json") else "the engine"
-                as_trees = " (curves as trees)" if cell(to, "curves").how == "as trees" else ""
-                rows.append((name, to + as_trees, asked, f"{otherwise} of {n}", f"{worst:.0e}"))
-                print(*rows[-1], flush=True)
-    return f"""{n} held-out queries of {_M} documents of a synthetic shop, after {_LEARNED} queries: prices of which 15 % are
-missing, counts, five brands, and vectors of 16 numbers. A query is ranked otherwise if two documents further apart than 1e-6 of
-the largest score stand in the other order. The last column is the largest difference of scores over a query's largest score.
+        for read in (False, True):
+            for name, (vectors, settings) in _MODELS.items():
+                for to in [target for target in _FEATURES if (target in (*_READ, "json")) == read]:
+                    part = "vectors" if vectors else "curves"
+                    if not cell(to, part).how or not (settings or cell(to, "relative").how):
+                        continue
+                    if time.monotonic() > until:
+                        skipped += 1
+                        continue
+                    queries = list(shop(min(arguments.queries, 60 if read else 500), 1, vectors))
+                    rows.append((name, *_row(models[name], to, queries, server.address)))
+                    print(*rows[-1], flush=True)
+    left = f" {skipped} rows were left out for lack of time." if skipped else ""
+    return f"""Held-out queries of {_M} documents of a synthetic shop, after {_LEARNED} queries: prices of which 15 % are missing,
+counts, five brands, and vectors of 16 numbers. A query is ranked otherwise if two documents further apart than 1e-6 of the
+largest score stand in the other order. The last column is the largest difference of scores over a query's largest score.{left}
 
 {table(("model", "target", "who answers", "ranked otherwise", "difference"), rows)}
 
 {environment("onnxruntime", "duckdb", "psycopg", "lightgbm", "xgboost-cpu")}"""
+
+
+def _row(model: Any, to: str, queries: list[_Query], address: str) -> tuple[str, ...]:
+    """What a target made of queries; or why the model is refused."""
+    try:
+        content, given = export.export(model, to, name="shop"), asked_of(model, to, queries)
+    except ValueError as error:
+        return to, "", f"refused: {str(error).partition(':')[0]}", ""
+    otherwise, worst = _compared(to, given, answered(to, content, given, model, address))
+    who = "a reader of its format" if to in (*_READ, "json") else "the engine"
+    as_trees = " (curves as trees)" if cell(to, "curves").how == "as trees" else ""
+    return to + as_trees, who, f"{otherwise} of {len(queries)}", f"{worst:.0e}"
 
 
 def wide(n: int, seed: int, d: int, m: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -176,9 +189,9 @@ def show_sizes(_: Any) -> str:
                 print(to, trees, sizes[to][-1], flush=True)
     for to, ((grown, slow), (without, fast)) in sizes.items():
         rows.append((to, f"{grown / 1e3:,.0f}", f"{without / 1e3:,.0f}", slow, fast, cell(to, "curves").how))
-    return f"""`AdditiveRanker(relative=False)` of {d} features after 600 queries of {m} documents, with {counts[0]} trees and with
-none. A query has {m} documents. Times are of the engine alone, the least of several, after the query was asked once; those of
-PostgreSQL and DuckDB include planning. Search engines were not asked.
+    return f"""`AdditiveRanker(relative=False)` of {d} features after 600 queries of {m} documents, with
+{counts[0]} trees and with none. A query has {m} documents. Times are of the engine alone, the least of several, after the query
+was asked once. Those of PostgreSQL and DuckDB include planning. Search engines were not asked.
 
 {table(("target", "kB, trees", "kB, none", "ms, trees", "ms, none", "curves"), rows)}
 

@@ -60,7 +60,6 @@ def test_a_new_service_takes_histories_and_how_places_are_examined(tmp_path, mon
         (("train", *LOG[:-2], "--history", "brand"), "--history needs the time of each query, --event-time COLUMN; or"),
         (("train", *LOG[:-4], "--history", "document=9"), "History('document') needs the id of each document"),
         (("train", *LOG, "--history", "brand=0"), "--history brand=0: half_life is 0.0"),
-        (("train", *LOG, "--history", "brand", "--for", "solr"), "no engine keeps it. Send what it adds as fields"),
         (("stream", "m", "--history", "brand"), "--history is for a new model"),
     ],
 )
