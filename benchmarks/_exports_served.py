@@ -139,9 +139,10 @@ def show_served(arguments: Any) -> str:
                     rows.append((name, *_row(models[name], to, queries, server.address)))
                     print(*rows[-1], flush=True)
     left = f" {skipped} rows were left out for lack of time." if skipped else ""
-    return f"""Held-out queries of {_M} documents of a synthetic shop, after {_LEARNED} queries: prices of which 15 % are missing,
-counts, five brands, and vectors of 16 numbers. A query is ranked otherwise if two documents further apart than 1e-6 of the
-largest score stand in the other order. The last column is the largest difference of scores over a query's largest score.{left}
+    return f"""Held-out queries of {_M} documents of a synthetic shop, after {_LEARNED} queries: prices of which 15 % are
+missing, counts, five brands, and vectors of 16 numbers. A query is ranked otherwise if two documents further apart than 1e-6 of
+the largest score stand in the other order. The last column is the largest difference of scores over a query's
+largest score.{left}
 
 {table(("model", "target", "who answers", "ranked otherwise", "difference"), rows)}
 
@@ -191,7 +192,7 @@ def show_sizes(_: Any) -> str:
         rows.append((to, f"{grown / 1e3:,.0f}", f"{without / 1e3:,.0f}", slow, fast, cell(to, "curves").how))
     return f"""`AdditiveRanker(relative=False)` of {d} features after 600 queries of {m} documents, with
 {counts[0]} trees and with none. A query has {m} documents. Times are of the engine alone, the least of several, after the query
-was asked once. Those of PostgreSQL and DuckDB include planning. Search engines were not asked.
+was asked once. Times of PostgreSQL and DuckDB include planning. Search engines were not asked.
 
 {table(("target", "kB, trees", "kB, none", "ms, trees", "ms, none", "curves"), rows)}
 

@@ -28,9 +28,7 @@ def missing_beside_zero(queries: Iterable[tuple[Any, ...]], target: str | None) 
             low |= {known[j] for j in np.flatnonzero((rows <= 0.0).any(axis=0)).tolist()}
         elif isinstance(rows, list):
             for document in rows:
-                missing |= {
-                    str(name) for name, value in document.items() if value is None or (type(value) is float and value != value)
-                }
+                missing |= {str(n) for n, v in document.items() if v is None or (type(v) is float and v != v)}
                 low |= {str(n) for n, v in document.items() if isinstance(v, int | float) and v is not True and v <= 0.0}
     both = sorted(missing & low)
     if not both:

@@ -43,7 +43,7 @@ class Opened(NamedTuple):
 
 
 def opened(model: Any, names: Any = None) -> Opened:
-    """A model as a form behind its door; `names` are those of the target. Raises TypeError and ValueError as `form_of`."""
+    """A model as a form behind its door; `names` are the target's names. Raises TypeError and ValueError as `form_of`."""
     *transformers, ranker = serving_steps(model)
     n = 0
     while n < len(transformers) and isinstance(transformers[n], History | VectorFeatures):

@@ -1,4 +1,4 @@
-"""What a query of probes has besides its documents: vectors, and entries of the context."""
+"""What a query of probes has next to its documents: vectors, and entries of the context."""
 
 from typing import Any, NamedTuple
 

@@ -55,9 +55,8 @@ class Probes(NamedTuple):
     target, name
         The target, and the name of the model there.
     features
-        For each of the d raw features: its name in the target, and, of a level of a category, the field, the level (None for
-        all others) and the others; of a column that is made of a vector, the field of the vector; of an entry of the context,
-        that it is one.
+        For each of the d raw features: its name in the target. A level of a category has the field, the level (None for all
+        others) and the others. A column that is made of a vector has the field of the vector. An entry of the context says so.
     takes_missing
         Whether a missing value is different from 0.
     shift

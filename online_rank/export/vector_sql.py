@@ -28,7 +28,7 @@ def column_of(j: int) -> str:
 def with_vectors(given: Prepared, database: str, store: Store | None = None) -> tuple[str, list[str]]:
     """The table of candidates with columns that are made of vectors, and the expressions that make it, in order.
 
-    A vector is a column with a list of numbers, and that of the query another one, the same for all of a query; the type
+    A vector is a column with a list of numbers, and the query's vector another one, the same for all of a query; the type
     `vector` of pgvector is cast. `store` keeps matrices in tables; without it they are written into the expression.
     """
     if not given.vectors:

@@ -342,7 +342,7 @@ def _values(node, functions, fields, known=None):
 def vespa(text, names, X, vectors=None, inputs=None):
     """A rank profile; NaN in X is an attribute that a document lacks. A vector that is missing is 0 everywhere.
 
-    `vectors` are attributes (n, k), NaN where one is missing; `inputs` are those of the query.
+    `vectors` are attributes (n, k), NaN where one is missing; `inputs` are the inputs of the query.
     """
     functions = dict(re.findall(r"function (\w+)\(\) \{\s*expression \{(.*?)\n\s*\}\s*\}", text, re.S))
     parsed = {name: _Expression(body).parse() for name, body in functions.items()}
