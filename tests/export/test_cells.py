@@ -230,6 +230,39 @@ def test_a_cell(to, part, tmp_path, request):
             assert equal.mean() >= (0.85 if isinstance(model, BlendRanker) else 1.0)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("to", ["c", "duckdb", "duckdb-tables", "onnx", "painless", "vespa"])
+@pytest.mark.parametrize(("part", "k", "place"), [("vectors", 0, "vector_fields._single"), ("context", 0, "door._product_of")])
+def test_a_planted_difference_is_found(to, part, k, place, tmp_path, monkeypatch):
+    """A matrix that differs in its entries by .05, and a product with another user."""
+    needed(to)
+    model, module = taught(part, k), importlib.import_module(f"online_rank.export.{place.partition('.')[0]}")
+    own, name = getattr(module, place.partition(".")[2]), place.partition(".")[2]
+
+    def other_user(step, column, names):
+        feature, entry = own(step, column, names)
+        swapped = {("user", "is", "ada"): ("user", "is", "bob"), ("user", "is", "bob"): ("user", "is", "ada")}
+        return feature, swapped.get(entry, entry)
+
+    path, given = tmp_path / "model", probes(model, to, name="shop")
+    with monkeypatch.context() as patch:
+        patch.setattr(module, name, (lambda W: own(W + 0.05)) if part == "vectors" else other_user)
+        content = export(model, to, name="shop")
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    Path(f"{path}.probes.json").write_text(given.to_json())
+    if to in ("painless", "vespa") and part == "vectors":
+        pytest.skip("there the caller makes what follows from the matrix")
+    if to in ("c", "onnx") and part == "context":
+        pytest.skip("there the caller makes the columns of the context")
+    if to in ("painless", "vespa"):
+        stub, after = stub_of(to, model, content, [feature["name"] for feature in given.features], None)
+        with stub_engines.running(stub) as host:
+            verdict = verify(str(path), engine=f"http://{host}{after}")
+    else:
+        verdict = verify(str(path))
+    assert not verdict.equal
+
+
 @pytest.mark.parametrize(
     "make", [lambda: KernelPerceptronRanker(budget=5), lambda: HashedFeatures(bits=6) | PerceptronRanker()]
 )
