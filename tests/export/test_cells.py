@@ -5,6 +5,7 @@ readers in `tests.reference.engines` answer, by the requests that the engines ta
 """
 
 import functools
+import importlib
 import json
 import shutil
 import warnings
