@@ -23,6 +23,8 @@ from tests.reference import postgresql
 
 _LEARNED, _M, _SINGLE = 400, 20, ("solr", "elasticsearch", "opensearch", "xgboost")
 _READ = ("elasticsearch", "opensearch", "painless", "solr", "vespa")
+#: Asked last.
+_LONG = ("duckdb", "postgresql")
 _FEATURES = [target for target in TARGETS if "fusion" not in TARGETS[target].kinds]
 _Query = tuple[list[dict[str, Any]], np.ndarray, dict[str, Any] | None]
 
@@ -123,22 +125,22 @@ _MODELS: dict[str, tuple[bool, dict[str, Any]]] = {
 
 def show_served(arguments: Any) -> str:
     """Held-out queries of each model through every target: 500 through engines, 60 through readers of formats."""
-    until, rows, skipped = time.monotonic() + 60.0 * arguments.minutes, [], 0
+    until, rows, skipped = time.monotonic() + 60.0 * arguments.minutes, [], []
     models = {name: taught(shop(_LEARNED, 0, vectors), **settings) for name, (vectors, settings) in _MODELS.items()}
     with postgresql.running() as server:
-        for read in (False, True):
+        for to in sorted(_FEATURES, key=lambda target: (target in _LONG, target)):
             for name, (vectors, settings) in _MODELS.items():
-                for to in [target for target in _FEATURES if (target in (*_READ, "json")) == read]:
-                    part = "vectors" if vectors else "curves"
-                    if not cell(to, part).how or not (settings or cell(to, "relative").how):
-                        continue
-                    if time.monotonic() > until:
-                        skipped += 1
-                        continue
-                    queries = list(shop(min(arguments.queries, 60 if read else 500), 1, vectors))
-                    rows.append((name, *_row(models[name], to, queries, server.address)))
-                    print(*rows[-1], flush=True)
-    left = f" {skipped} rows were left out for lack of time." if skipped else ""
+                part = "vectors" if vectors else "curves"
+                if not cell(to, part).how or not (settings or cell(to, "relative").how):
+                    continue
+                if time.monotonic() > until:
+                    skipped.append(f"{name} to {to}")
+                    continue
+                n = 60 if to in (*_READ, "json") else 500
+                queries = list(shop(min(arguments.queries, n), 1, vectors))
+                rows.append((name, *_row(models[name], to, queries, server.address)))
+                print(*rows[-1], flush=True)
+    left = f" Left out for lack of time: {', '.join(skipped)}." if skipped else ""
     return f"""Held-out queries of {_M} documents of a synthetic shop, after {_LEARNED} queries: prices of which 15 % are
 missing, counts, five brands, and vectors of 16 numbers. A query is ranked otherwise if two documents further apart than 1e-6 of
 the largest score stand in the other order. The last column is the largest difference of scores over a query's
@@ -153,9 +155,9 @@ def _row(model: Any, to: str, queries: list[_Query], address: str) -> tuple[str,
     """What a target made of queries; or why the model is refused."""
     try:
         content, given = export.export(model, to, name="shop"), asked_of(model, to, queries)
-    except ValueError as error:
-        return to, "", f"refused: {str(error).partition(':')[0]}", ""
-    otherwise, worst = _compared(to, given, answered(to, content, given, model, address))
+        otherwise, worst = _compared(to, given, answered(to, content, given, model, address))
+    except (ValueError, ImportError) as error:
+        return to, "", f"not asked: {str(error).partition(':')[0]}", ""
     who = "a reader of its format" if to in (*_READ, "json") else "the engine"
     as_trees = " (curves as trees)" if cell(to, "curves").how == "as trees" else ""
     return to + as_trees, who, f"{otherwise} of {len(queries)}", f"{worst:.0e}"
@@ -185,7 +187,7 @@ def show_sizes(_: Any) -> str:
             for to in _FEATURES:
                 content = export.export(model, to, name="shop")
                 given = _of_arrays(model, to, asked)
-                taken = "" if to in (*_READ, "json") else f"{_milliseconds(to, content, given, server.address):.2f}"
+                taken = _shown(to, content, given, server.address)
                 sizes.setdefault(to, []).append((len(content if isinstance(content, bytes) else content.encode()), taken))
                 print(to, trees, sizes[to][-1], flush=True)
     for to, ((grown, slow), (without, fast)) in sizes.items():
@@ -203,6 +205,16 @@ def _of_arrays(model: Any, to: str, queries: list[_Query]) -> Probes:
     made = probes(model, to, name="shop")
     query = [Probe(f"p{i}", fields, 0.0, 0.0, 0.0) for i, fields in enumerate(queries[0][0])]
     return made._replace(queries=[query], contexts=[{"fields": {}, "parameters": {}}])
+
+
+def _shown(to: str, content: str | bytes, given: Probes, address: str) -> str:
+    """The milliseconds of a query, if the engine is here."""
+    if to in (*_READ, "json"):
+        return ""
+    try:
+        return f"{_milliseconds(to, content, given, address):.2f}"
+    except ImportError:
+        return "not installed"
 
 
 def _milliseconds(to: str, content: str | bytes, given: Probes, address: str, turns: int = 5) -> float:
