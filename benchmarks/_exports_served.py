@@ -171,9 +171,9 @@ def wide(n: int, seed: int, d: int, m: int) -> Iterator[tuple[np.ndarray, np.nda
         yield X, np.digitize((X[:, 0] > 1.0) * (X[:, 1] > 1.0) + np.log(X[:, 2]) + rng.normal(size=m), [0.5, 1.5])
 
 
-def show_sizes(_: Any) -> str:
+def show_sizes(arguments: Any) -> str:
     """Bytes of each export, and milliseconds of a query of 50 documents, with 400 trees and with none."""
-    d, m, rows, counts = 100, 50, [], []
+    until, d, m, rows, counts = time.monotonic() + 60.0 * arguments.minutes, 100, 50, [], []
     sizes: dict[str, list[tuple[int, str]]] = {}
     with postgresql.running() as server:
         for trees in (400, 0):
@@ -184,10 +184,10 @@ def show_sizes(_: Any) -> str:
             asked: list[_Query] = [
                 ([{f"f{j + 1}": v for j, v in enumerate(row)} for row in X.tolist()], y, None) for X, y in wide(1, 1, d, m)
             ]
-            for to in _FEATURES:
+            for to in sorted(_FEATURES, key=lambda target: (target in _LONG, target)):
                 content = export.export(model, to, name="shop")
                 given = _of_arrays(model, to, asked)
-                taken = _shown(to, content, given, server.address)
+                taken = _shown(to, content, given, server.address) if time.monotonic() < until else "not measured"
                 sizes.setdefault(to, []).append((len(content if isinstance(content, bytes) else content.encode()), taken))
                 print(to, trees, sizes[to][-1], flush=True)
     for to, ((grown, slow), (without, fast)) in sizes.items():
