@@ -148,7 +148,7 @@ largest score.{left}
 
 {table(("model", "target", "who answers", "ranked otherwise", "difference"), rows)}
 
-{environment("onnxruntime", "duckdb", "psycopg", "lightgbm", "xgboost-cpu")}"""
+{environment("onnxruntime", "duckdb", "psycopg", "lightgbm")}"""
 
 
 def _row(model: Any, to: str, queries: list[_Query], address: str) -> tuple[str, ...]:
@@ -198,7 +198,7 @@ was asked once. Times of PostgreSQL and DuckDB include planning. Search engines 
 
 {table(("target", "kB, trees", "kB, none", "ms, trees", "ms, none", "curves"), rows)}
 
-{environment("onnxruntime", "duckdb", "psycopg", "lightgbm", "xgboost-cpu")}"""
+{environment("onnxruntime", "duckdb", "psycopg", "lightgbm")}"""
 
 
 def _of_arrays(model: Any, to: str, queries: list[_Query]) -> Probes:
