@@ -1,6 +1,6 @@
 """Does every export rank as the model does? Every public ranker, alone, behind transformers and in a blend, to every target.
 
-    python -m benchmarks.exports [--part models times leaves shop] [--queries 784] [--keep FILE] [--minutes 60] [--shops 5]
+    python -m benchmarks.exports [--part PART ...] [--queries 784] [--keep FILE] [--minutes 60] [--shops 5]
 
 `models`: they learn 100 queries of MQ2008's training part. Their files are read by the programs themselves where these are
 Python packages (ONNX Runtime, LightGBM, XGBoost) or a compiler, and otherwise by independent readers written from the targets'
@@ -10,7 +10,8 @@ is ranked otherwise if two documents further apart than 1e-6 stand in the other 
 not measured again. Databases are in `tests/export`.
 
 `times`: what a query of 150 documents and 136 features takes. `leaves`: what changes where curves become trees. `shop`: the
-model of `train --for elasticsearch` compared with LightGBM.
+model of `train --for elasticsearch` compared with LightGBM. `served`: held-out queries through the
+engines themselves. `sizes`: what a model takes in each target, with trees and without.
 """
 
 import sys
@@ -28,6 +29,7 @@ from river import linear_model
 
 from benchmarks._common import environment, parser, save, table
 from benchmarks._data import MQ2008, data_folder, folds, offsets_of
+from benchmarks._exports_served import show_served, show_sizes
 from benchmarks._exports_times import compiled, show_times
 from benchmarks._exports_trees import show_leaves, show_shop
 from benchmarks._kept import Kept, add_keep
@@ -224,6 +226,8 @@ _PARTS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "times": ("What a query takes", show_times),
     "leaves": ("Curves as trees", show_leaves),
     "shop": ("A shop", show_shop),
+    "served": ("Held-out queries through engines", show_served),
+    "sizes": ("What a model takes in each target", show_sizes),
 }
 
 

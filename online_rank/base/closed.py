@@ -42,6 +42,11 @@ def form_of(model: Any, names: _Names = None, n_features: int | None = None) -> 
     array([0.    , 2.430...])
     """
     *transformers, ranker = serving_steps(model)
+    return form_of_steps(transformers, ranker, names, n_features)
+
+
+def form_of_steps(transformers: Sequence[Any], ranker: Any, names: _Names = None, n_features: int | None = None) -> Form:
+    """The closed form of a ranker behind transformers, as `form_of`."""
     if n_features is None:
         names, n_features = _raw_features(transformers, ranker)
     layers: list[Layer] = []

@@ -1,7 +1,8 @@
 """The closed form of a model: layers from columns to columns, then a head that computes scores.
 
 Transformers and rankers declare it once (`_layers`, `_head`); exports and explanations read it. A layer computes each of its
-columns from one column before it, so every column can be traced back to one raw feature.
+columns from one column before it, so every column can be traced back to one raw feature; `Crossed` multiplies it with a number
+of the query.
 """
 
 from collections.abc import Callable, Hashable
@@ -118,7 +119,28 @@ def _normal_ranks(X: np.ndarray) -> np.ndarray:
     return made
 
 
-Layer: TypeAlias = Take | Scale | Curves | InQuery
+class Crossed(NamedTuple):
+    """Products of column `sources[k]` with column `factors[k]`, which is the same for all documents of a query.
+
+    Attributes
+    ----------
+    sources, factors
+        int64 (k,); a factor of -1 leaves the column as it is.
+    only
+        bool (k,): whether the value is missing where the factor is 0.
+    """
+
+    sources: np.ndarray
+    factors: np.ndarray
+    only: np.ndarray
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        """The columns that it makes of the columns of one query."""
+        factors = np.where(self.factors >= 0, X[:, self.factors], 1.0)
+        return np.where(self.only & (factors == 0.0), np.nan, X[:, self.sources] * factors)
+
+
+Layer: TypeAlias = Take | Scale | Curves | InQuery | Crossed
 
 
 class Linear(NamedTuple):
@@ -297,6 +319,6 @@ def sources_of(layers: tuple[Any, ...], n_features: int) -> np.ndarray:
     for layer in layers:
         if isinstance(layer, Take):
             sources = np.where(layer.columns >= 0, sources[layer.columns], -1)
-        elif isinstance(layer, Curves | InQuery):
+        elif isinstance(layer, Curves | InQuery | Crossed):
             sources = sources[layer.sources]
     return sources

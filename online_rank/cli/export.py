@@ -10,7 +10,8 @@ from online_rank.cli.files import check_outputs, load_model
 from online_rank.cli.logs import say
 from online_rank.cli.reading import Reading, check_files, look_at_runs
 from online_rank.cli.runs import read_runs, require_runs
-from online_rank.export import adapter, changes, export, fusion_weights, probes, solr_features
+from online_rank.export import adapter, changes, export, fusion_weights, pairs, probes, solr_features
+from online_rank.export.pair_tables import pairs_as_json
 from online_rank.export.probing import Probes
 from online_rank.export.reading import Names
 from online_rank.export.table import TARGETS
@@ -78,6 +79,14 @@ def write_matrix(path: str, to: str, out: str | None, name: str, vector: str) ->
     """Write the matrix of a vector as `to` to a file, or to standard output."""
     check_outputs([path], out=out)
     _write(adapter(load_model(path), to, vector=vector, name=name), to, out)
+
+
+def write_pairs(path: str, most: int, out: str | None) -> None:
+    """Print the strongest pairs of features as tables, or write them to a file, as JSON if it is called so."""
+    check_outputs([path], out=out)
+    found = pairs(load_model(path), most)
+    as_json = out is not None and out.endswith(".json")
+    _write(pairs_as_json(found) if as_json else "\n".join(table.in_words() for table in found), "pairs", out)
 
 
 def _write(content: str | bytes, to: str, out: str | None) -> None:

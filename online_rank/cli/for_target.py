@@ -1,11 +1,13 @@
-"""What the first queries of files have that a target cannot distinguish, said before a model is trained for it."""
+"""What the first queries of files have that a target cannot distinguish, or compute, said before a model is trained for it."""
 
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
+from online_rank.export.cells import cell
 from online_rank.export.ensembles import ZERO_FILLED
+from online_rank.query.embeddings import is_vector
 
 
 def missing_beside_zero(queries: Iterable[tuple[Any, ...]], target: str | None) -> list[str]:
@@ -26,7 +28,7 @@ def missing_beside_zero(queries: Iterable[tuple[Any, ...]], target: str | None) 
             low |= {known[j] for j in np.flatnonzero((rows <= 0.0).any(axis=0)).tolist()}
         elif isinstance(rows, list):
             for document in rows:
-                missing |= {str(name) for name, value in document.items() if value is None or value != value}
+                missing |= {str(n) for n, v in document.items() if v is None or (type(v) is float and v != v)}
                 low |= {str(n) for n, v in document.items() if isinstance(v, int | float) and v is not True and v <= 0.0}
     both = sorted(missing & low)
     if not both:
@@ -35,4 +37,21 @@ def missing_beside_zero(queries: Iterable[tuple[Any, ...]], target: str | None) 
         f"--for {target}: missing in some documents, and 0 or less in others: {', '.join(both)}. {ZERO_FILLED[target]} takes a "
         "missing field for 0, and export will refuse the model: add a constant to these columns, so that they are always above "
         "0, or leave them out (--exclude COLUMN)"
+    ]
+
+
+def vectors_beyond(queries: Iterable[tuple[Any, ...]], target: str | None) -> list[str]:
+    """A line on the vectors in queries (x, y, ...), if the target cannot compute what a model makes of them."""
+    if target is None or cell(target, "vectors").how:
+        return []
+    found: dict[str, None] = {}
+    for x, *_ in queries:
+        rows = x.X if hasattr(x, "X") else x
+        for document in rows if isinstance(rows, list) else ():
+            found |= {str(name): None for name, value in document.items() if is_vector(value)}
+    if not found:
+        return []
+    return [
+        f"--for {target}: {', '.join(found)} {'is a vector' if len(found) == 1 else 'are vectors'}, and "
+        f"{cell(target, 'vectors').reason}: export will refuse the model; leave them out (--exclude COLUMN)"
     ]

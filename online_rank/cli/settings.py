@@ -127,11 +127,6 @@ class Settings(Training):
         targets = [name for name, target in TARGETS.items() if "fusion" not in target.kinds]
         if self.target not in (None, *targets):
             raise ValueError(f"--for {self.target}: it is one of {', '.join(targets)}")
-        if self.history and self.target is not None:
-            raise ValueError(
-                "--history: no engine keeps it. Send what it adds as fields of the documents (History.transform_one), and "
-                "train for a target on these"
-            )
         if self.reading.event_time is None and any(step.abilities.takes_time for step in histories_of(self.history)):
             raise ValueError(
                 "--history needs the time of each query, --event-time COLUMN; or a half-life in queries: --history brand=1000"

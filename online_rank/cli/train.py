@@ -20,7 +20,7 @@ from online_rank.cli.begin_with import begun_with, differences
 from online_rank.cli.beside import in_words, with_trees, with_words, words_in_words
 from online_rank.cli.evaluate import measure_files
 from online_rank.cli.files import behind, check_outputs, declared, histories_of
-from online_rank.cli.for_target import missing_beside_zero
+from online_rank.cli.for_target import missing_beside_zero, vectors_beyond
 from online_rank.cli.options import Checkpoints, Measuring, Output
 from online_rank.cli.printing import RANDOM, measured, table
 from online_rank.cli.reading import NO_GRADES, warnings_as_lines
@@ -98,7 +98,7 @@ def _run(settings: Settings, checkpoints: Checkpoints, output: Output) -> None:
     if traces[0].skipped == traces[0].n_queries:
         output.warn(NO_GRADES)
     report = {"files": settings.files, "measure": settings.measure, "features": n_features_of(model) or 0, **figures}
-    if not settings.relative and settings.ranker != "perceptron":
+    if _loses(settings, blank):
         report["default"] = _default(settings, output, shown)
     if (trees := with_trees(model)) is not None:
         report["trees"] = trees
@@ -146,8 +146,9 @@ def _untaught(settings: Settings, source: Any, blank: Any, output: Output, shown
         model = declared(model, source.plan.features)
     for line in ([] if source.is_letor else source.plan.in_words()) + advice(source.first(LOOKED_AT), not source.is_letor):
         output.warn(line)
-    for line in missing_beside_zero(source.first(LOOKED_AT), settings.target):
-        output.warn(line)
+    for look in (missing_beside_zero, vectors_beyond):
+        for line in look(source.first(LOOKED_AT), settings.target):
+            output.warn(line)
     if not settings.certify or keeps_account(ranker_of(model)):
         return model
     return of_another_part("tracked")(model, settings.queries(0, blank), shown)
@@ -203,12 +204,22 @@ def _taught(
     return traces, figures
 
 
+def _loses(settings: Settings, blank: Any) -> bool:
+    """Whether the target cannot compute all that the default model learns from the files."""
+    if settings.target is None or settings.ranker == "perceptron":
+        return False
+    if not settings.relative or settings.ranker != "additive" or "-" in settings.files:
+        return not settings.relative
+    source = settings.reading.queries(settings.files, blank, words=True)
+    return not source.is_letor and any(name in source.plan.texts for name in source.plan.features)
+
+
 def _default(settings: Settings, output: Output, shown: bool | None) -> dict[str, Any]:
     """The figures of the default model, which the target cannot compute, on the same files."""
     if "-" in [*settings.files, *settings.test]:
         output.warn(f"--for {settings.target}: the default model is left out, since standard input can be read once")
         return {}
-    model = _ranker(settings, True)
+    model, settings = _ranker(settings, True), settings._replace(target=None)
     # The first model has warned about the files.
     with warnings.catch_warnings(action="ignore", category=UserWarning):
         traces, figures = _taught(settings, Checkpoints(), model, model, None, None, shown)

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from online_rank.base.form import Blend, Curves, Form, InQuery, Linear, Network, Scale, Take, Trees, sources_of
+from online_rank.base.form import Blend, Crossed, Curves, Form, InQuery, Linear, Network, Scale, Take, Trees, sources_of
 from online_rank.export.c_curves import curve_table
 from online_rank.export.c_functions import CALLED, HELPERS, TYPES
+from online_rank.export.c_vectors import fillers
 from online_rank.export.linear import linear_form
 from online_rank.export.reading import Names, depth_of, in_levels, prepared
 
@@ -21,6 +22,8 @@ def to_c(model: Any, *, name: str = "online_rank", names: Names = None) -> str:
     A linear model is one function, `double NAME_score(const double *x)`. Any other is
     `int NAME_scores(const double *x, int n, double *scores)`: the scores of the n documents of a query, with their features row
     by row in x; it returns 0, or -1 if memory runs out. If a score depends on its document alone, there is `NAME_score` too.
+    For each vector `NAME_fill_1(double *x, int n, const float *documents, const float *query)`, and so on, fills the columns of
+    x that are made of it. Entries of a context are columns, the same for all documents of a query.
 
     Parameters
     ----------
@@ -54,6 +57,8 @@ def to_c(model: Any, *, name: str = "online_rank", names: Names = None) -> str:
         f"static const char *const {name}_features[{d}] = {{\n    {quoted}\n}};\n\n"
     )
     body = _linear(given.form, name) if given.kind == "linear" else _general(given.form, name)
+    if given.vectors:
+        head += "#include <math.h>\n#include <stddef.h>\n#include <string.h>\n\n" + fillers(given, name)
     return f"{head}{body}\n#endif\n"
 
 
@@ -162,16 +167,17 @@ static int {called}_scores(const double *x, int n, double *scores) {{
         lines, layers = [self.call("columns", "x", "n", width, "a")], [*form.layers]
         ends_in_curves = bool(layers) and isinstance(layers[-1], Curves)
         sums = ends_in_curves and isinstance(form.head, Linear) and bool((form.head.weights == 1.0).all())
-        if sums and len(layers) == 2 and isinstance(layers[0], InQuery) and layers[0].how == "ranks":
-            k = len(layers[0].sources) // 2
-            return [*lines, self.call("ranked", "a", "n", k, self._curves(layers[1]), "scores", "z", "at")], widest
-        for layer in layers:
+        ranked = sums and len(layers) > 1 and isinstance(layers[-2], InQuery) and layers[-2].how == "ranks"
+        for layer in layers[:-2] if ranked else layers:
             last = sums and layer is layers[-1]
             lines.append(self._layer(layer, width, "scores" if last else "b", int(last)))
             width = len(sources_of((layer,), width))
             widest = max(widest, width)
             lines += [] if last else [_SWAP]
-        if not sums:
+        if ranked:
+            k = len(sources_of((layers[-2],), width)) // 2
+            lines.append(self.call("ranked", "a", "n", k, self._curves(layers[-1]), "scores", "z", "at"))
+        elif not sums:
             head, inner = self._head(form.head, width)
             lines, widest = lines + head, max(widest, inner)
         return lines, widest
@@ -185,6 +191,9 @@ static int {called}_scores(const double *x, int n, double *scores) {{
         if isinstance(layer, Curves):
             sources = self.table("int", layer.sources)
             return self.call("curves", "a", "n", len(layer.knots), sources, self._curves(layer), sums, into, "z", "at")
+        if isinstance(layer, Crossed):
+            tables = [self.table("int", values) for values in layer]
+            return self.call("crossed", "a", "n", len(layer.sources), *tables, into)
         if isinstance(layer, InQuery) and layer.how != "ranks":
             k = len(layer.sources)
             centred = np.ones(k, dtype=bool) if layer.centred is None else layer.centred

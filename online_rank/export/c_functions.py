@@ -174,6 +174,16 @@ static void NAME_ranked(const double *a, int n, int k, const NAME_curve *curves,
     }
 }
 """,
+    "crossed": """/* Products with columns that are the same for a whole query; a factor of -1 leaves a column as it is. */
+static void NAME_crossed(const double *a, int n, int k, const int *sources, const int *factors, const int *only, double *b) {
+    for (int c = 0; c < k; ++c) {
+        const double *x = a + (size_t)sources[c] * n, *f = factors[c] < 0 ? NULL : a + (size_t)factors[c] * n;
+        for (int i = 0; i < n; ++i) {
+            b[(size_t)c * n + i] = f == NULL ? x[i] : only[c] && f[i] == 0.0 ? NAN : x[i] * f[i];
+        }
+    }
+}
+""",
     "scale": """static void NAME_scale(const double *a, int n, int d, const double *means, const double *factors, double *b) {
     for (int j = 0; j < d; ++j) {
         for (int i = 0; i < n; ++i) {

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from online_rank.base.form import Blend, Curves, Form, InQuery, Linear, Network, Scale, Take, Tree, Trees
+from online_rank.base.form import Blend, Crossed, Curves, Form, InQuery, Linear, Network, Scale, Take, Tree, Trees
 from online_rank.export.linear import linear_form
 from online_rank.export.normal import NORMAL_MIDDLE, NORMAL_SPLIT, NORMAL_TAIL, polynomial
 from online_rank.export.reading import Prepared
@@ -29,8 +29,8 @@ class Dialect(NamedTuple):
     curve, trees
         Take the text of a value, the points and slopes of a curve and what a missing value gives, or the texts of all columns
         and trees; return a call that computes them. None: they are written as conditionals.
-    log, tanh, zero
-        The natural logarithm, the hyperbolic tangent, and a 0 of the type of scores.
+    log, tanh, zero, missing
+        The natural logarithm, the hyperbolic tangent, a 0 of the type of scores, and a missing value.
     """
 
     choose: Callable[[str, str, str], str]
@@ -41,6 +41,7 @@ class Dialect(NamedTuple):
     log: str = "log"
     tanh: str = "tanh"
     zero: str = "0"
+    missing: str = "NULL"
 
 
 #: Trees that are summed at once.
@@ -115,7 +116,24 @@ class _Writer:
             return self.stage(self.curve(columns[j], *curve, layer.slopes(k), low) for k, (j, curve, low) in each_curve)
         if isinstance(layer, InQuery):
             return self.in_query(layer, columns)
+        if isinstance(layer, Crossed):
+            return self.crossed(layer, columns)
         raise TypeError(f"{type(layer).__name__} has no expression")
+
+    def crossed(self, layer: Crossed, columns: list[str]) -> list[str]:
+        """The texts of products with columns that are the same for a whole query."""
+        made = [columns[j] for j in layer.sources.tolist()]
+        places = np.flatnonzero(layer.factors >= 0).tolist()
+        texts = []
+        for k in places:
+            factor = columns[layer.factors[k]]
+            product = f"{made[k]} * {factor}"
+            texts.append(self.dialect.choose(f"{factor} >= 1", made[k], self.dialect.missing) if layer.only[k] else product)
+            if made[k] in self.indicators:
+                self.indicators.add(f"v{self._number + len(texts)}")
+        for k, name in zip(places, self.stage(texts), strict=True):
+            made[k] = name
+        return made
 
     def in_query(self, layer: InQuery, columns: list[str]) -> list[str]:
         """The texts of columns relative to the query."""

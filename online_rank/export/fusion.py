@@ -8,7 +8,8 @@ import numpy as np
 
 from online_rank.base import best_first, serving_steps
 from online_rank.base.form import Linear
-from online_rank.export.reading import form_for
+from online_rank.export.door import opened
+from online_rank.export.reading import simplified
 from online_rank.export.table import TARGETS
 from online_rank.preprocessing import RunFeatures
 from online_rank.query import Runs
@@ -199,7 +200,7 @@ def fusion_weights(model: Any, to: str, *, queries: Sequence[Runs] | None = None
     engine, title = ENGINES[to], TARGETS[to].title
     steps = serving_steps(model)
     if type(steps[0]) is not RunFeatures:
-        kind = form_for(model, title)[1]
+        kind = simplified(opened(model).form)[1]
         others = ", ".join(name for name, target in TARGETS.items() if kind in target.kinds)
         raise TypeError(f"{title} cannot compute this model: it does not begin with RunFeatures. Targets that can: {others}")
     features = steps[0]

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from online_rank.base.form import Blend, Curves, Form, InQuery, Linear, Network, Scale, Take, Tree, Trees, sources_of
+from online_rank.base.form import Blend, Crossed, Curves, Form, InQuery, Linear, Network, Scale, Take, Tree, Trees, sources_of
 from online_rank.export.normal import NORMAL_MIDDLE, NORMAL_SPLIT, NORMAL_TAIL
-from online_rank.export.reading import Names, prepared
+from online_rank.export.reading import Names, Prepared, prepared
 from online_rank.support.lazy import needs
 
 #: Version of the operator set; the newest that all runtimes of recent years support.
@@ -69,6 +69,8 @@ def to_onnx(model: Any, *, name: str = "online_rank", names: Names = None) -> An
     An `onnx.ModelProto` with the input `features`, float64 (n, d), and the output `scores`, float64 (n,). The JSON list
     `features` of the metadata gives the order of the features. If scores depend on the other documents of the query, the n
     documents must be all documents of one query, and the metadata `documents` is "of one query"; otherwise it is "any".
+    A vector is an input of its name, float64 (n, k), NaN for documents that lack it; the vector of the query is the input
+    "query NAME", (p,), NaN without one. Entries of a context are columns, the same for all documents of a query.
     Networks are computed in float64, even if they learned in float32; trees are summed in float32.
 
     Raises
@@ -91,14 +93,14 @@ def to_onnx(model: Any, *, name: str = "online_rank", names: Names = None) -> An
     given = prepared(model, "onnx", names)
     form, texts = given.form, given.texts
     graph = Graph(helper, numpy_helper)
-    _form(graph, "features", form)
+    _form(graph, _with_vectors(graph, given), form)
     graph.nodes[-1].output[0] = "scores"
     opsets = [helper.make_opsetid("", _OPSET), *([helper.make_opsetid(_ML, _ML_OPSET)] if graph.has_trees else [])]
     made = helper.make_model(
         helper.make_graph(
             graph.nodes,
             name,
-            [helper.make_tensor_value_info("features", _DOUBLE, ["n", len(texts)])],
+            [helper.make_tensor_value_info(name, _DOUBLE, shape) for name, shape in _inputs(given).items()],
             [helper.make_tensor_value_info("scores", _DOUBLE, ["n"])],
             graph.constants,
             doc_string=f"{type(form.head).__name__} of {len(form.layers)} layers, by online_rank",
@@ -108,7 +110,8 @@ def to_onnx(model: Any, *, name: str = "online_rank", names: Names = None) -> An
         ir_version=_IR_VERSION,
     )
     documents = "of one query" if form.is_relative else "any"
-    helper.set_model_props(made, {"features": json.dumps(texts, ensure_ascii=False), "documents": documents})
+    own = [text for j, text in enumerate(texts) if j not in given.of_vectors]
+    helper.set_model_props(made, {"features": json.dumps(own, ensure_ascii=False), "documents": documents})
     checker.check_model(made, full_check=True)
     return made
 
@@ -131,6 +134,58 @@ def _form(graph: Graph, X: str, form: Form) -> str:
         X = _LAYERS[type(layer)](graph, X, layer, width)
         width = len(sources_of((layer,), width))
     return _HEADS[type(form.head)](graph, X, form.head)
+
+
+def _inputs(given: Prepared) -> dict[str, list[Any]]:
+    """The shape of each input of a graph."""
+    n_plain = len(given.texts) - len(given.of_vectors)
+    made: dict[str, list[Any]] = {"features": ["n", n_plain]} if n_plain else {}
+    for own in given.vectors:
+        made[own.field] = ["n", own.k]
+        if own.p:
+            made[own.query_field] = [own.p]
+    return made
+
+
+def _with_vectors(graph: Graph, given: Prepared) -> str:
+    """The columns of the features, with those that are made of vectors at their places."""
+    if not given.vectors:
+        return "features"
+    made, columns = [], [j for j in range(len(given.texts)) if j not in given.of_vectors]
+    parts = ["features"] if columns else []
+    for own in given.vectors:
+        D = graph.add("Div", own.field, graph.add("ReduceL2", own.field, axes=[1], keepdims=1))
+        has_query = ""
+        if own.p:
+            unit = graph.add("Div", own.query_field, graph.add("ReduceL2", own.query_field, axes=[0], keepdims=1))
+            has_query = graph.add("Not", graph.add("IsNaN", graph.add("Gather", unit, np.array([0]), axis=0)))
+        for j, column in own.columns.items():
+            t = graph.add("MatMul", unit, column.matrix) if column.of_query else graph.constant(column.matrix[0])
+            product = graph.add("Unsqueeze", graph.add("MatMul", D, t), np.array([1]))
+            made.append(graph.add("Where", has_query, np.nan, product) if has_query and not column.of_query else product)
+            columns.append(j)
+    joined = graph.add("Concat", *parts, *made, axis=1)
+    joined = _columns(graph, joined, np.argsort(columns), len(columns))
+    if given.form.takes_missing:
+        return joined
+    return graph.add("Where", graph.add("IsNaN", joined), 0.0, joined)
+
+
+def _crossed(graph: Graph, X: str, layer: Crossed, width: int) -> str:
+    """Products with columns that are the same for a whole query."""
+    factors = graph.add("Concat", X, graph.add("Add", graph.add("Mul", _first(graph, X), 0.0), 1.0), axis=1)
+    chosen = graph.add("Gather", factors, np.where(layer.factors >= 0, layer.factors, width), axis=1)
+    product = graph.add("Mul", _columns(graph, X, layer.sources, width), chosen)
+    if not layer.only.any():
+        return product
+    gone = graph.add("And", layer.only[None], graph.add("Equal", chosen, 0.0))
+    return graph.add("Where", gone, np.nan, product)
+
+
+def _first(graph: Graph, X: str) -> str:
+    """The first column, without missing values."""
+    x = graph.add("Gather", X, np.array([0]), axis=1)
+    return graph.add("Where", graph.add("IsNaN", x), 0.0, x)
 
 
 def _columns(graph: Graph, X: str, columns: np.ndarray, width: int) -> str:
@@ -304,6 +359,7 @@ def _blend(graph: Graph, X: str, head: Blend) -> str:
 
 
 _LAYERS: dict[type, Any] = {
+    Crossed: _crossed,
     Curves: _curves,
     InQuery: _in_query,
     Scale: _scale,

@@ -1,7 +1,7 @@
 """Models that score one document at a time as scripts of Elasticsearch and OpenSearch, without a plugin."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,7 @@ import numpy as np
 from online_rank.base.form import Trees
 from online_rank.export.expression import Dialect, definitions, number
 from online_rank.export.reading import Names, Prepared, prepared
+from online_rank.export.vector_fields import VectorField
 
 _FIELD = re.compile(r"[\w@][\w@.-]*")
 #: The score of the query that the script stands around.
@@ -47,7 +48,9 @@ def to_painless(model: Any, *, name: str = "online_rank", names: Names = None) -
 
     A missing field is missing, or counts as 0, as in this library. Categories are keyword fields, or boolean ones if their
     levels are true and false. Elasticsearch takes no scores below 0 and keeps them in single precision: the script returns
-    1 + s for a score s >= 0 and 1 / (1 - s) below, which are in the order of s. Curves and trees are parameters of the script.
+    1 + s for a score s >= 0 and 1 / (1 - s) below, which are in the order of s. Curves and trees are parameters of the script;
+    so are entries of the context, and the vectors that follow from the vector of the query: they are null here, and
+    `query_inputs` gives them for a query.
 
     Parameters
     ----------
@@ -82,7 +85,9 @@ def to_painless(model: Any, *, name: str = "online_rank", names: Names = None) -
     columns = [f"x{j + 1}" for j in range(len(given.texts))]
     script = _Script()
     stages, score = definitions(given, columns, script.dialect)
-    lines = [f"double {x} = {_value(given, j)};" for j, x in enumerate(columns)]
+    values_of = {j: text for own in given.vectors for j, text in _vector(own, given.form.takes_missing, script.params)}
+    values_of |= {j: _of_context(given, j, script.params) for j in given.context}
+    lines = [f"double {x} = {values_of.get(j) or _value(given, j)};" for j, x in enumerate(columns)]
     values = [*(definition for stage in stages for definition in stage), ("s", score)]
     # The values of levels are texts, whose blanks are theirs.
     lines += [f"double {name} = {' '.join(text.split())};" for name, text in values]
@@ -105,11 +110,12 @@ class _Script:
             curve=self._curve,
             trees=self._trees,
             tanh="Math.tanh",
+            missing="Double.NaN",
         )
 
     def _parameter(self, function: str, value: dict[str, Any]) -> str:
         self.functions += "" if function in self.functions else function
-        called = f"p{len(self.params) + 1}"
+        called = f"model{len(self.params) + 1}"
         self.params[called] = value
         return f"params.{called}"
 
@@ -125,6 +131,45 @@ class _Script:
             for part, numbers in nodes.items():
                 numbers += getattr(moved, part).tolist()
         return f"trees(new double[] {{{', '.join(columns)}}}, {self._parameter(_TREES, {'starts': starts[:-1], **nodes})})"
+
+
+def _vector(own: VectorField, takes_missing: bool, params: dict[str, Any]) -> Iterator[tuple[int, str]]:
+    """The values of the columns that are made of a vector, a field of the type `dense_vector`."""
+    field, missing = own.field, "Double.NaN" if takes_missing else "0.0"
+    if not _FIELD.fullmatch(field):
+        raise ValueError(f"the vector {field!r} is not the name of a field; give names (argument names)")
+    parameters = own.parameters(None)
+    for name in parameters:
+        _claim(params, name, None)
+    lacks = f"doc['{field}'].size() == 0 || doc['{field}'].magnitude == 0"
+    for j, column in own.columns.items():
+        name = column.parameter
+        if not column.of_query:
+            _claim(params, name, column.matrix[0].tolist())
+        condition = f"{lacks} || params.{name} == null" if column.of_query else lacks
+        if parameters and not column.of_query:
+            condition = f"{lacks} || params.{next(iter(parameters))} != null"
+        yield j, f"{condition} ? {missing} : dotProduct(params.{name}, '{field}') / doc['{field}'].magnitude"
+
+
+def _of_context(given: Prepared, j: int, params: dict[str, Any]) -> str:
+    """The value of an entry of the context: a parameter, null if it is not known."""
+    own = given.levels.get(j)
+    name = given.texts[j] if own is None else own.field
+    if not _FIELD.fullmatch(name):
+        raise ValueError(f"the context's {name!r} is not the name of a parameter; give names (argument names)")
+    _claim(params, name, None)
+    if own is not None:
+        return f"params['{name}'] == {_quoted(own.level or '')} ? 1.0 : 0.0"
+    missing = "Double.NaN" if given.form.takes_missing else "0.0"
+    return f"params['{name}'] == null ? {missing} : params['{name}']"
+
+
+def _claim(params: dict[str, Any], name: str, value: Any) -> None:
+    """Add a parameter. Raises ValueError for a name that another one has."""
+    if params.get(name) is not None:
+        raise ValueError(f"{name!r} would be the name of two parameters of the script; give other names (argument names)")
+    params[name] = value
 
 
 def _value(given: Prepared, j: int) -> str:

@@ -12,10 +12,14 @@ def to_json(model: Any, *, name: str = "online_rank", names: Names = None) -> di
     """A model as JSON: weights of raw features if it is linear, otherwise layers and a head.
 
     A linear score is the sum of weight times raw feature, plus the constant. Otherwise each layer computes columns from the
-    columns before it, and the head computes scores from the last ones; `online_rank.base.form` describes each kind. Layers of
-    the kind "InQuery" need all documents of a query. Columns whose number is not in `categories` have the value of the feature,
-    or NaN if it is missing; where nothing gives NaN a value, it is 0. `categories` has, for each category, pairs [level, number
-    of its column], which is 1 in documents that have the level and 0 in others; the level null is for all others.
+    columns before it, and the head computes scores from the last ones; `online_rank.base.form` describes each kind. Layers
+    of the kind "InQuery" need all documents of a query. Columns whose number is not in `categories` have the value of the
+    feature, or NaN if it is missing; where nothing gives NaN a value, it is 0. `categories` has, for each category, pairs
+    [level, number of its column], which is 1 in documents that have the level and 0 in others; the level null is for all
+    others. `context` has the same for entries of the query's context, and the columns of its numbers. `vectors` has, for
+    each vector, how its columns are made: a column is (M' u) d / |d|, with the matrix M, the vector u of the query, scaled
+    to length 1, and d of the document. "linear" has one row, and a value only if the query has no vector; the others only
+    if it has one. All others are missing.
 
     Parameters
     ----------
@@ -43,14 +47,21 @@ def to_json(model: Any, *, name: str = "online_rank", names: Names = None) -> di
     {'features': ['clicks', 'age'], 'weights': [2.0, -0.5], 'constant': 0.0}
     """
     given = prepared(model, "json", names)
-    if given.kind == "linear":
+    if given.kind == "linear" and not given.vectors:
         form = linear_form(given.form)
         return {"features": given.texts, "weights": form.weights.tolist(), "constant": form.constant + 0.0}
     categories: dict[str, list[Any]] = {}
     for j, level in given.levels.items():
         categories.setdefault(level.field, []).append([level.level, j])
     made = {"layers": _plain(given.form.layers), "head": _plain(given.form.head)}
-    return {"features": given.texts, **({"categories": categories} if categories else {}), **made}
+    context: dict[str, Any] = {name: j for j, name in given.context.items() if j not in given.levels}
+    context |= {given.levels[j].field: categories.pop(name) for j, name in given.context.items() if name in categories}
+    vectors = {
+        own.field: {column.how: {"column": j, "matrix": _plain(column.matrix)} for j, column in own.columns.items()}
+        for own in given.vectors
+    }
+    parts = {"categories": categories, "context": context, "vectors": vectors}
+    return {"features": given.texts, **{name: part for name, part in parts.items() if part}, **made}
 
 
 def _plain(value: Any) -> Any:

@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from online_rank.base.form import Blend, Curves, Form, InQuery, Scale, Take, Tree, Trees
+from online_rank.base.form import Blend, Crossed, Curves, Form, InQuery, Scale, Take, Tree, Trees
 
 #: Thresholds beyond this are none: they tell missing values from others.
 _NONE = 1e200
@@ -49,6 +49,10 @@ def _marks(form: Form) -> Iterator[tuple[int, np.ndarray]]:
         elif isinstance(layer, InQuery):
             sources, start, width = (values[layer.sources] for values in (sources, start, width))
             raw = raw[layer.sources] & ~layer.relative
+        elif isinstance(layer, Crossed):
+            # A factor that is a level leaves values as they are, or takes them away.
+            sources, start, width = (values[layer.sources] for values in (sources, start, width))
+            raw = raw[layer.sources]
         else:
             yield from _knots(layer, sources, raw, start, width)
             sources, raw = sources[layer.sources], np.zeros(len(layer.sources), dtype=bool)

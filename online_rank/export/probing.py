@@ -1,18 +1,24 @@
 """Probes: documents with the scores that an exported model must give, to ask a running engine."""
 
+import copy
+import functools
 import json
+import operator
 import warnings
 import zlib
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from online_rank.base import serving_steps
 from online_rank.base.form import Form, Trees
 from online_rank.export.checking import scorer
 from online_rank.export.ensembles import ZERO_FILLED, as_trees
+from online_rank.export.probe_contexts import Asked, asked
 from online_rank.export.probe_values import Limits, Walked, values_of
 from online_rank.export.reading import Names, Prepared, prepared
 from online_rank.export.table import TARGETS
+from online_rank.preprocessing import History
 
 #: Targets that add up in single precision, or take features in it.
 SINGLE = ("solr", "elasticsearch", "opensearch", "xgboost")
@@ -26,6 +32,8 @@ _FEWEST, _MOST_DOCUMENTS, _MOST_NUMBERS = 60, 6_000, 300_000
 _TRIES, _PATIENCE = 60, 3
 #: The share of values that are missing, and documents of a query where scores depend on its other documents.
 _MISSING, _IN_QUERY = 0.15, 25
+#: The least number above 0 that PostgreSQL gets.
+_LEAST = 1e-290
 #: Levels that no model knows: text that is code, or markup, or none of these, somewhere.
 _HOSTILE = (
     "x' OR '1'='1",
@@ -47,14 +55,17 @@ class Probes(NamedTuple):
     target, name
         The target, and the name of the model there.
     features
-        For each of the d raw features: its name in the target, and, of a level of a category, the field, the level (None for
-        all others) and the others.
+        For each of the d raw features: its name in the target. A level of a category has the field, the level (None for all
+        others) and the others. A column that is made of a vector has the field of the vector. An entry of the context says so.
     takes_missing
         Whether a missing value is different from 0.
     shift
         Whether the target leaves out a constant, so that scores are compared up to one.
     queries
         Lists of `Probe`s that are ranked together.
+    contexts
+        For each query the fields that are the same for all of its documents, such as the vector of the query, and the
+        parameters that engines get in their place.
     reached, splits
         How many sides of splits of trees of raw features a probe reaches, with the threshold or the number just below it, and
         how many there are.
@@ -68,6 +79,7 @@ class Probes(NamedTuple):
     queries: list[list["Probe"]]
     reached: int
     splits: int
+    contexts: list[dict[str, Any]]
 
     def to_json(self) -> str:
         """The probes as the content of a file."""
@@ -142,12 +154,13 @@ def probes(model: Any, to: str, *, name: str = "online_rank", names: Names = Non
         raise ValueError(f"to is {to!r}: probes are for targets that take features")
     given = prepared(model, to, names)
     X, walked = _documents(given, to)
-    queries = _queries(X, given)
+    queries = asked(given, _queries(X, given))
     score = scorer(given, to)
     made, number = [], 0
-    for rows in queries:
-        texts = [_texts(given, row) for row in rows]
-        found, own = np.asarray(score(rows), dtype=float), _own(model, given, rows)
+    for query_asked in queries:
+        rows = query_asked.rows
+        texts = [_texts(given, row) | own for row, own in zip(rows, query_asked.vectors, strict=True)]
+        found, own = np.asarray(score(rows), dtype=float), _own(model, given, query_asked)
         allowed = _allowed(given, to, rows, found)
         query = []
         for fields, *numbers in zip(texts, found.tolist(), own.tolist(), allowed.tolist(), strict=True):
@@ -157,13 +170,19 @@ def probes(model: Any, to: str, *, name: str = "online_rank", names: Names = Non
     shift = given.kind == "linear" and to in _WITHOUT_CONSTANT
     splits = 2 * int((walked.columns >= 0).sum())
     reached = splits - len(walked.missed())
-    return Probes(to, name, _features(given), given.form.takes_missing, shift, made, reached, splits)
+    contexts = [{"fields": one.fields, "parameters": one.parameters} for one in queries]
+    return Probes(to, name, _features(given), given.form.takes_missing, shift, made, reached, splits, contexts)
 
 
 def _features(given: Prepared) -> list[dict[str, Any]]:
     made: list[dict[str, Any]] = [{"name": text} for text in given.texts]
     for j, level in given.levels.items():
         made[j] |= {"field": level.field, "level": level.level, "others": [*level.others]}
+    for vector in given.vectors:
+        for j in vector.columns:
+            made[j] |= {"vector": vector.field, "k": vector.k, "p": vector.p, "given": vector.given}
+    for j in given.context:
+        made[j]["context"] = True
     return made
 
 
@@ -178,6 +197,9 @@ class _Documents:
         self.values = values_of(computed, single)
         if single:
             self.values = [values[np.abs(values) < 1e30] for values in self.values]
+        if to == "postgresql":
+            # Products of smaller numbers are errors there.
+            self.values = [np.where((v != 0.0) & (np.abs(v) < _LEAST), np.copysign(_LEAST, v), v) for v in self.values]
         if to in _NOT_NEGATIVE:
             self.values = [v if given.texts[j] in given.templates else v[v >= 0.0] for j, v in enumerate(self.values)]
         self.numbers = [j for j in range(len(given.texts)) if j not in given.levels]
@@ -300,6 +322,8 @@ def _texts(given: Prepared, row: np.ndarray) -> dict[str, Any]:
     """The fields of a raw row."""
     fields: dict[str, Any] = {}
     for j, value in enumerate(row.tolist()):
+        if j in given.context or j in given.of_vectors:
+            continue
         if j not in given.levels:
             if value == value:
                 fields[given.texts[j]] = value
@@ -308,6 +332,8 @@ def _texts(given: Prepared, row: np.ndarray) -> dict[str, Any]:
         if value == 1.0:
             fields[level.field] = _unknown(level.others, row) if level.level is None else level.level
     for field, own in _categories(given).items():
+        if not own.keys().isdisjoint(given.context):
+            continue
         # Half of the documents without a level that has a column have an unknown one.
         if None not in own.values() and not row[[*own]].any() and _mixed(row) % 2:
             fields[field] = _unknown(tuple(text for text in own.values() if text is not None), row)
@@ -335,17 +361,31 @@ def _unknown(others: tuple[str, ...], row: np.ndarray) -> str:
     return known[_mixed(row) // 2 % len(known)]
 
 
-def _own(model: Any, given: Prepared, rows: np.ndarray) -> np.ndarray:
-    """The model's own scores of raw rows."""
-    known = given.form.names
+def _own(model: Any, given: Prepared, query: Asked) -> np.ndarray:
+    """The model's own scores of a query."""
+    known, rows = given.form.names, query.rows
+    model = _without_histories(model, given)
     with warnings.catch_warnings(action="ignore"):
         if known is None:
             filled = rows if given.form.takes_missing else np.nan_to_num(rows)
             return np.asarray(model.predict_one(filled), dtype=float)
         own = {level.field: known[j][0] for j, level in given.levels.items()}  # type: ignore[index]
         own |= {given.texts[j]: name for j, name in enumerate(known) if j not in given.levels}
-        documents = [{own[field]: value for field, value in _texts(given, row).items()} for row in rows]
-        return np.asarray(model.predict_one(documents), dtype=float)
+        documents: list[dict[Any, Any]] = [{own[field]: value for field, value in _texts(given, row).items()} for row in rows]
+        names = {vector.field: vector.name for vector in given.vectors}
+        for document, vectors in zip(documents, query.vectors, strict=True):
+            document |= {names[field]: vector for field, vector in vectors.items()}
+        context = {"context": query.context} if query.context else {}
+        return np.asarray(model.predict_one(documents, **context), dtype=float)
+
+
+def _without_histories(model: Any, given: Prepared) -> Any:
+    """The model without the steps that keep what documents have as fields."""
+    steps = serving_steps(model)
+    if not given.n_before or not any(isinstance(step, History) for step in steps[: given.n_before]):
+        return model
+    rest = copy.deepcopy([step for step in steps if not isinstance(step, History)])
+    return functools.reduce(operator.or_, rest)
 
 
 def _allowed(given: Prepared, to: str, rows: np.ndarray, scores: np.ndarray) -> np.ndarray:

@@ -3,12 +3,12 @@
 import unicodedata
 import warnings
 from collections.abc import Hashable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from online_rank.base import serving_chain, serving_steps
-from online_rank.base.closed import form_of
 from online_rank.base.form import (
     Blend,
     Curves,
@@ -23,8 +23,11 @@ from online_rank.base.form import (
     first_at_least,
     sources_of,
 )
+from online_rank.export.cells import reason_of_kind, require_parts
+from online_rank.export.door import Opened, opened
 from online_rank.export.table import KINDS, TARGETS
-from online_rank.preprocessing import History, RunFeatures
+from online_rank.export.vector_fields import VectorField
+from online_rank.preprocessing import RunFeatures
 from online_rank.query.levels import is_level
 from online_rank.query.names import keys_in_nfc
 
@@ -67,6 +70,12 @@ class Prepared(NamedTuple):
         Queries by which the target computes features itself, by the target's name of the feature.
     levels
         The features that are levels of categories, by their number.
+    vectors
+        The vectors that columns are made of.
+    context
+        The features that are entries of the query's context, by their number: the name of the entry.
+    n_before
+        How many steps of the model make features that the target gets as fields, or from vectors.
     """
 
     form: Form
@@ -74,11 +83,26 @@ class Prepared(NamedTuple):
     texts: list[str]
     templates: dict[str, Any]
     levels: dict[int, Level]
+    vectors: Sequence[VectorField] = ()
+    context: Mapping[int, str] = MappingProxyType({})
+    n_before: int = 0
+
+    @property
+    def of_vectors(self) -> frozenset[int]:
+        """The features that are made of vectors."""
+        return frozenset(j for field in self.vectors for j in field.columns)
 
     @property
     def fields(self) -> list[str]:
-        """The target's names of features, each category once."""
-        return [*dict.fromkeys(self.levels[j].field if j in self.levels else text for j, text in enumerate(self.texts))]
+        """The target's names of features, each category once; vectors, and vectors of the query."""
+        made = self.of_vectors
+        own = [self.levels[j].field if j in self.levels else text for j, text in enumerate(self.texts) if j not in made]
+        return [*dict.fromkeys(own), *self.vector_fields]
+
+    @property
+    def vector_fields(self) -> list[str]:
+        """The target's names of vectors, and of the vectors of queries."""
+        return [name for own in self.vectors for name in (own.field, *([own.query_field] if own.p else []))]
 
 
 def prepared(model: Any, to: str, names: Names = None) -> Prepared:
@@ -97,11 +121,13 @@ def prepared(model: Any, to: str, names: Names = None) -> Prepared:
         others = ", ".join(name for name, other in TARGETS.items() if "fusion" in other.kinds)
         reason = "RunFeatures makes features of the lists of retrievers"
         raise TypeError(f"{title} cannot compute this model: {reason}. Targets that can: {others}")
-    form, kind = form_for(model, title)
+    door = opened(model, names)
+    form, kind = simplified(door.form)
+    require_parts(to, door)
     if kind not in TARGETS[to].kinds:
         others = ", ".join(name for name, other in TARGETS.items() if kind in other.kinds)
         raise TypeError(f"{title} cannot compute this model: {_reason(model, kind)}. Targets that can: {others}")
-    texts, templates = feature_texts(form.names, form.n_features, names)
+    texts, templates = feature_texts(form.names, form.n_features, _without_vectors(names, door))
     if templates and to not in _COMPUTES_FEATURES:
         raise TypeError(f"names: {next(iter(templates))!r} has a template; {title} takes names")
     if any(getattr(part, "draws_candidates", False) for part in serving_chain(model)):
@@ -112,17 +138,22 @@ def prepared(model: Any, to: str, names: Names = None) -> Prepared:
             "as all others without one, whose weight is 0",
             stacklevel=3,
         )
-    return Prepared(form, kind, texts, templates, _levels(form.names, texts, names))
-
-
-def form_for(model: Any, title: str) -> tuple[Form, str]:
-    """The closed form of a model, simplified, and its kind. Raises TypeError, for a target of this title, if it has none."""
-    if histories := [step for step in serving_steps(model) if isinstance(step, History)]:
-        raise TypeError(
-            f"{title} cannot compute this model: {histories[0]} makes features of earlier feedback, which no engine keeps. "
-            "Send them as fields of the documents (History.transform_one), and export the ranker behind it: model[-1]"
+    if door.kept:
+        warnings.warn(
+            f"the features {', '.join(door.kept)} are kept by History: documents in {title} need them as fields, as "
+            "History.transform_one gives them",
+            stacklevel=3,
         )
-    return simplified(form_of(model))
+    levels = _levels(form.names, texts, names)
+    return Prepared(form, kind, texts, templates, levels, door.vectors, door.context, door.n_before)
+
+
+def _without_vectors(names: Names, door: Opened) -> Names:
+    """The target's names of features, without the names of vectors."""
+    if not isinstance(names, Mapping):
+        return names
+    own = {field.name for field in door.vectors}
+    return {name: target for name, target in names.items() if name not in own}
 
 
 def simplified(form: Form) -> tuple[Form, str]:
@@ -195,7 +226,7 @@ def _splits_bent_columns(layers: tuple[Layer, ...], n_features: int, head: Trees
 def _reason(model: Any, kind: str) -> str:
     """The reason why a target cannot compute a model of a kind."""
     if kind != "query":
-        return f"it is one of {KINDS[kind]}"
+        return f"it is one of {KINDS[kind]}, and {reason_of_kind(kind)}"
     *transformers, ranker = serving_steps(model)
     names = [type(step).__name__ for step in transformers if _needs_query(step)]
     if not names and getattr(ranker, "relative", False) and getattr(ranker, "rankers", None) is None:

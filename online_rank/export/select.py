@@ -6,6 +6,7 @@ from online_rank import arguments
 from online_rank.export.engines import quoted, require_columns
 from online_rank.export.expression import Dialect, definitions
 from online_rank.export.reading import Names, Prepared, prepared
+from online_rank.export.vector_sql import column_of, with_vectors
 
 _DOUBLE = "DOUBLE PRECISION"
 _WINDOW = 'OVER (PARTITION BY "query")'
@@ -26,8 +27,10 @@ def to_select(model: Any, *, name: str = "online_rank", names: Names = None, dat
     """A model as a SELECT over a table of candidates, for PostgreSQL and DuckDB.
 
     The table has a column `query`, by which candidates belong together, a column for each feature, NULL or NaN where it is
-    missing, and a column of texts or booleans for each category. The result has all of its columns; `input_row`, the number of
-    the row in the table; `score`; and `place`, from 1 in each query, where equal scores keep the order of the table.
+    missing, and a column of texts or booleans for each category. A vector is a column with a list of numbers, also of the
+    type `vector` of pgvector, and the vector of the query is the column `query NAME`. The entries of a context are columns.
+    Both are the same in all rows of a query. The result has all of its columns; `input_row`, the number of the row in the
+    table; `score`; and `place`, from 1 in each query, where equal scores keep the order of the table.
 
     Parameters
     ----------
@@ -60,18 +63,20 @@ def to_select(model: Any, *, name: str = "online_rank", names: Names = None, dat
     FROM numbered JOIN scored USING (input_row) ORDER BY "query", place
     """
     arguments.choice("database", database, ("postgresql", "duckdb"))
-    given = prepared(model, "postgresql", names)
+    given = prepared(model, database, names)
     require_columns(["query", "score", "input_row", "place", *given.fields])
     columns = [f"x{j + 1}" for j in range(len(given.texts))]
     stages, score = definitions(given, columns, _DIALECT)
     values = ",\n    ".join(f"{value_of(given, j, database)} AS {x}" for j, x in enumerate(columns))
-    text = f'SELECT input_row, "query",\n    {values}\nFROM numbered'
+    table, made_of_vectors = with_vectors(given, database)
+    text = f'SELECT input_row, "query",\n    {values}\nFROM {table}'
     for k, stage in enumerate(stages):
         made = ",\n    ".join(f"{expression} AS {name}" for name, expression in stage)
         text = f"SELECT *,\n    {made}\nFROM (\n{text}) AS s{k}" if stage else text
+    before = "".join(f"{step},\n" for step in made_of_vectors)
     return (
         f"WITH numbered AS MATERIALIZED (SELECT *, ROW_NUMBER() OVER () AS input_row FROM {quoted(name)}),\n"
-        f"scored AS (SELECT input_row, {score} AS score FROM (\n{text}) AS s{len(stages)})\n"
+        f"{before}scored AS (SELECT input_row, {score} AS score FROM (\n{text}) AS s{len(stages)})\n"
         'SELECT numbered.*, score, ROW_NUMBER() OVER (PARTITION BY "query" ORDER BY score DESC, input_row) AS place\n'
         'FROM numbered JOIN scored USING (input_row) ORDER BY "query", place'
     )
@@ -79,6 +84,8 @@ def to_select(model: Any, *, name: str = "online_rank", names: Names = None, dat
 
 def value_of(given: Prepared, j: int, database: str) -> str:
     """The value of feature number j; NULL if it is missing, and that is not 0."""
+    if j in given.of_vectors:
+        return column_of(j) if given.form.takes_missing else f"COALESCE({column_of(j)}, 0)"
     if j in given.levels:
         field, level, others = given.levels[j]
         column = f"CAST({quoted(field)} AS VARCHAR)"

@@ -5,12 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from online_rank.base.form import Blend, Curves, Form, InQuery, Linear, Scale, Take, Trees
+from online_rank.base.form import Blend, Crossed, Curves, Form, InQuery, Linear, Scale, Take, Trees
 from online_rank.export.engines import quoted, require_columns
 from online_rank.export.linear import linear_form
 from online_rank.export.normal import NORMAL_MIDDLE, NORMAL_SPLIT, NORMAL_TAIL, polynomial
 from online_rank.export.reading import Names, prepared
 from online_rank.export.select import value_of
+from online_rank.export.vector_sql import with_vectors
 
 #: Most leaves of a tree, which are bits of a number.
 _MOST_LEAVES = 63
@@ -54,12 +55,13 @@ def to_tables(model: Any, *, name: str = "online_rank", names: Names = None) -> 
         constant = 0.0
     writer = _Writer(name)
     values = ", ".join(value_of(given, j, "duckdb") for j in range(len(given.texts)))
+    table, made_of_vectors = with_vectors(given, "duckdb", writer.matrix)
     first = writer.step(
-        f'SELECT input_row, "query", UNNEST(range({len(given.texts)})) AS col, UNNEST([{values}]) AS x FROM numbered'
+        f'SELECT input_row, "query", UNNEST(range({len(given.texts)})) AS col, UNNEST([{values}]) AS x FROM {table}'
     )
     parts = writer.form(form, first, 1.0)
     sums = "\nUNION ALL ".join(parts)
-    steps = ",\n".join(writer.steps)
+    steps = ",\n".join([*made_of_vectors, *writer.steps])
     return (
         f"{''.join(writer.tables)}CREATE OR REPLACE MACRO {quoted(name)}(candidates) AS TABLE\n"
         "WITH numbered AS MATERIALIZED (SELECT *, ROW_NUMBER() OVER () AS input_row FROM query_table(candidates)),\n"
@@ -106,6 +108,13 @@ class _Writer:
             self.tables.append(f"INSERT INTO {called} VALUES {', '.join(lines)};\n")
         return called
 
+    def matrix(self, what: str, rows: list[str]) -> str:
+        """The name of a table with the columns of a matrix."""
+        called = quoted(f"{self.name}_{what}")
+        self.tables.append(f"CREATE OR REPLACE TABLE {called} (dimension INTEGER, entries DOUBLE[]);\n")
+        self.tables.append(f"INSERT INTO {called} VALUES {', '.join(rows)};\n")
+        return called
+
     def form(self, form: Form, step: str, weight: float) -> list[str]:
         """Queries of (input_row, s), whose sum is the score of a form times a weight."""
         for layer in form.layers:
@@ -146,6 +155,8 @@ class _Writer:
             return self.curves(layer, step)
         if isinstance(layer, InQuery):
             return self.in_query(layer, step)
+        if isinstance(layer, Crossed):
+            return self.crossed(layer, step)
         raise TypeError(f"{type(layer).__name__} has no table")
 
     def curves(self, layer: Curves, step: str) -> str:
@@ -168,6 +179,16 @@ class _Writer:
             f'SELECT input_row, "query", made AS col, CASE WHEN x IS NULL THEN missing ELSE y + (x - first) * slope END AS x '
             f"FROM {step} JOIN {table} USING (col) "
             "WHERE (x >= low AND (x < high OR high IS NULL)) OR (x IS NULL AND high IS NULL)"
+        )
+
+    def crossed(self, layer: Crossed, step: str) -> str:
+        """Products with columns that are the same for a whole query."""
+        rows = zip(range(len(layer.sources)), layer.sources.tolist(), layer.factors.tolist(), layer.only.tolist(), strict=True)
+        table = self.table("crossed", "made INTEGER, col INTEGER, factor INTEGER, only_there BOOLEAN", rows)
+        value = "CASE WHEN factor < 0 THEN s.x WHEN only_there AND f.x = 0 THEN NULL ELSE s.x * f.x END"
+        return self.step(
+            f'SELECT s.input_row, s."query", made AS col, {value} AS x FROM {step} AS s JOIN {table} ON s.col = {table}.col '
+            f"LEFT JOIN {step} AS f ON f.input_row = s.input_row AND f.col = factor"
         )
 
     def in_query(self, layer: InQuery, step: str) -> str:

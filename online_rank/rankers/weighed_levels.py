@@ -67,9 +67,11 @@ def curves_of_levels(ranker: Any) -> Curves:
     """
     words: Words = ranker._words
     if ranker.text_features or words.has_pairs or words.has_names:
+        texts = ", ".join(map(repr, ranker.text_features))
+        learned = f"words of {texts}" if texts else "pairs of the context with levels" if words.has_pairs else "words"
         raise TypeError(
-            "it has learned words of texts, or pairs of the context with levels, which engines cannot compute yet; for a model "
-            "that can be exported leave texts out (features=), or declare them: AdditiveRanker(kinds={'title': 'ignored'})"
+            f"it has learned {learned}, which are kept by hashes that engines cannot look up; for a model that can be exported "
+            "leave out texts (features=) and the context, or declare texts: AdditiveRanker(kinds={'title': 'ignored'})"
         )
     levels = Levels(own_names(ranker), ranker.max_levels)
     places, weights = [], []

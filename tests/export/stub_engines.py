@@ -38,6 +38,13 @@ class Stub:
                     X[i, j] = own[field]
         return X
 
+    def vectors(self, names):
+        """The vectors of documents, NaN where one is missing."""
+        fields = {field: len(v) for one in self.documents.values() for field, v in one.items() if isinstance(v, list)}
+        return {
+            field: np.array([self.documents[name].get(field) or [np.nan] * k for name in names]) for field, k in fields.items()
+        }
+
     def answer(self, method, path, body):
         """The answer to a request; None if the engine has no such path."""
         raise NotImplementedError
@@ -66,7 +73,7 @@ class Elastic(Stub):
             if "sltr" in query:
                 scores = engines.plugin(json.loads(self.content), self.columns, X)
             else:
-                scores = engines.painless(query, self.columns, X)
+                scores = engines.painless(query, self.columns, X, self.vectors(names))
             hits = [{"_id": name, "_score": float(np.float32(s))} for name, s in zip(names, scores, strict=True)]
             return {"hits": {"hits": hits}}
         if method == "DELETE":
@@ -121,7 +128,8 @@ class Vespa(Stub):
         if path == "/search/":
             assert body["yql"] == "select documentid from product where true"
             names = [*self.documents]
-            scores = engines.vespa(self.content, self.columns, self.rows(names))
+            inputs = {key[12:-1]: value for key, value in body.items() if key.startswith("input.query(")}
+            scores = engines.vespa(self.content, self.columns, self.rows(names), self.vectors(names), inputs)
             hits = [{"id": f"id:shop:product::{n}", "relevance": float(s)} for n, s in zip(names, scores, strict=True)]
             return {"root": {"children": hits}}
         return None

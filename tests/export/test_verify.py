@@ -10,7 +10,7 @@ from online_rank import AdditiveRanker, BoostedRanker, PerceptronRanker, StreamS
 from online_rank.base import closed
 from online_rank.base.form import Curves, Trees
 from online_rank.cli import main
-from online_rank.export import reading
+from online_rank.export import door
 from online_rank.export.probing import Probes
 from online_rank.export.verifying.asking import probes_beside, verify
 from tests.export import stub_engines
@@ -101,7 +101,7 @@ REASONS = {"a changed threshold": "", "another missing value": "price is missing
 def exported_wrongly(model, to, change, monkeypatch):
     """The export of a model that differs in one place."""
     with monkeypatch.context() as patch:
-        patch.setattr(reading, "form_of", lambda of: edited(closed.form_of(of), change))
+        patch.setattr(door, "form_of", lambda of: edited(closed.form_of(of), change))
         return export.export(model, to, name="shop")
 
 

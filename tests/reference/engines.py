@@ -39,7 +39,7 @@ def plugin(bodies, names, X):
     definition = json.loads(body["definition"])
     values = dict(zip(names, np.nan_to_num(X).astype(F).T, strict=True))
     if body["type"] == "model/linear":
-        assert X.min() >= 0
+        assert np.nan_to_num(X).min() >= 0
         return _added((F(weight) * values[name] for name, weight in definition.items()), X)
 
     def parts(node):
@@ -77,10 +77,17 @@ def _added(terms, X):
 
 
 class _Expression:
-    """Vespa's ranking expressions: + - * / >= == in, if(), tanh, isNan, attribute(), texts, and functions of the profile."""
+    """Vespa's ranking expressions: + - * / >= == in, if(), tanh, isNan, attribute(), texts, and functions of the profile.
+
+    Tensors of one dimension are query(), attribute(), literals, their products and sums; query(){label} is a cell, or 0.
+    """
 
     def __init__(self, text):
-        self.tokens = re.findall(r'\d[\d.]*(?:e[-+]?\d+)?|[A-Za-z_]\w*|"(?:[^"\\]|\\.)*"|>=|==|[-+*/(),\[\]]', text)
+        tensors = re.compile(r"tensor<float>\(x\[\d+\]\):\[(.*?)\]")
+        self.tensors = [np.array([*map(float, one.split(","))]) for one in tensors.findall(text)]
+        numbers = iter(range(len(self.tensors)))
+        text = tensors.sub(lambda _: f"tensor({next(numbers)})", text)
+        self.tokens = re.findall(r'\d[\d.]*(?:e[-+]?\d+)?|[A-Za-z_]\w*|"(?:[^"\\]|\\.)*"|>=|==|[-+*/(),{}\[\]]', text)
         self.place = 0
 
     def take(self, token=None):
@@ -141,6 +148,12 @@ class _Expression:
         while self.take(","):
             arguments.append(self.parse())
         assert self.take(")")
+        if token == "tensor":
+            return ("array", self.tensors[int(arguments[0])])
+        if token == "query" and self.take("{"):
+            label = self.take()
+            assert self.take("}")
+            return ("cell", arguments[0][1], label)
         return ("call", token, *arguments)
 
 
@@ -165,6 +178,10 @@ class _Painless(_Expression):
     def unary(self):
         if self.take("Math"):
             assert self.take(".")
+        if self.take("Double"):
+            assert self.take(".")
+            assert self.take("NaN")
+            return np.nan
         if self.take("params"):
             assert self.take(".")
             return ("param", self.take())
@@ -191,10 +208,32 @@ def _field_of(text, fields):
     return np.array([any(v not in others for v in texts) for texts in fields[found[1]]], dtype=float)
 
 
-def painless(body, names, X):
+def _of_parameters(text, params, vectors):
+    """The values of a variable of a script that reads a vector or an entry of the context; None for any other."""
+    if found := re.fullmatch(r"params\['(.*?)'\] == '(.*)' \? 1\.0 : 0\.0", text):
+        return float(params[found[1]] == re.sub(r"\\(.)", r"\1", found[2]))
+    if found := re.fullmatch(r"params\['(.*?)'\] == null \? (0\.0|Double\.NaN) : params\['\1'\]", text):
+        value = params[found[1]]
+        return value if value is not None else 0.0 if found[2] == "0.0" else np.nan
+    lacks = r"doc\['(.*?)'\]\.size\(\) == 0 \|\| doc\['\1'\]\.magnitude == 0"
+    made = lacks + r"(?: \|\| params\.(\w+) (==|!=) null)? \? (0\.0|Double\.NaN) : "
+    found = re.fullmatch(made + r"dotProduct\(params\.(\w+), '\1'\) / doc\['\1'\]\.magnitude", text)
+    if found is None:
+        return None
+    field, asked, sign, missing, name = found.groups()
+    D, lacking = vectors[field], 0.0 if missing == "0.0" else np.nan
+    if asked and (params[asked] is None) == (sign == "=="):
+        return np.full(len(D), lacking)
+    with np.errstate(invalid="ignore"):
+        values = D @ np.array(params[name]) / np.sqrt((D * D).sum(axis=1))
+    return np.where(np.isnan(D[:, 0]) | ~D.any(axis=1), lacking, values)
+
+
+def painless(body, names, X, vectors=None):
     """The scores of a script; NaN in X is a field that a document lacks. Other scores than Elasticsearch takes are an error.
 
-    Functions of the script are written here by hand, and not run.
+    Functions of the script are written here by hand, and not run. `vectors` are fields of vectors, (n, k), NaN where one is
+    missing.
     """
     script = body["script_score"]["script"]
     assert len(script["source"].encode()) <= 65535
@@ -207,7 +246,9 @@ def painless(body, names, X):
     for statement in statements:
         name, text = re.fullmatch(r"double (\w+) = (.*)", statement, re.S).groups()
         assert name not in {*parsed, *known}
-        if text.startswith("doc"):
+        if (value := _of_parameters(text, script.get("params", {}), vectors)) is not None:
+            known[name] = value
+        elif text.startswith("doc"):
             known[name] = _field_of(text, fields)
         else:
             parsed[name] = _Painless(text).parse()
@@ -263,14 +304,21 @@ def _values(node, functions, fields, known=None):
         if kind == "param":
             return known["params"][parts[0]]
         if kind == "array":
-            return [value(part) for part in parts[0]]
+            return parts[0] if isinstance(parts[0], np.ndarray) else [value(part) for part in parts[0]]
+        if kind == "cell":
+            return known["inputs"].get(parts[0], {}).get(parts[1], 0.0)
         if kind == "call":
             function, *arguments = parts
             if function == "attribute":
                 return fields[arguments[0][1]]
+            if function == "query":
+                # An input that is not sent is 0.
+                return np.array(known["inputs"].get(arguments[0][1], 0.0))
+            if function == "sum":
+                return value(arguments[0]).sum(axis=-1)
             if function == "if":
                 return np.where(*map(value, arguments))
-            called = {"curve": _script_curve, "trees": _script_trees, "tanh": np.tanh, "isNan": np.isnan}
+            called = {"curve": _script_curve, "trees": _script_trees, "tanh": np.tanh, "isNan": np.isnan, "sqrt": np.sqrt}
             return called[function](*map(value, arguments))
         a, b = value(parts[0]), parts[1]
         if isinstance(a, list):
@@ -291,12 +339,16 @@ def _values(node, functions, fields, known=None):
         return value(node)
 
 
-def vespa(text, names, X):
-    """A rank profile; NaN in X is an attribute that a document lacks."""
+def vespa(text, names, X, vectors=None, inputs=None):
+    """A rank profile; NaN in X is an attribute that a document lacks. A vector that is missing is 0 everywhere.
+
+    `vectors` are attributes (n, k), NaN where one is missing; `inputs` are the inputs of the query.
+    """
     functions = dict(re.findall(r"function (\w+)\(\) \{\s*expression \{(.*?)\n\s*\}\s*\}", text, re.S))
     parsed = {name: _Expression(body).parse() for name, body in functions.items()}
     (score,) = re.findall(r"first-phase \{\s*expression \{(.*?)\n\s*\}\s*\}", text, re.S)
-    return np.zeros(len(X)) + _values(_Expression(score).parse(), parsed, fields_of(names, X))
+    fields = fields_of(names, X) | {field: np.nan_to_num(D) for field, D in (vectors or {}).items()}
+    return np.zeros(len(X)) + _values(_Expression(score).parse(), parsed, fields, {"inputs": inputs or {}})
 
 
 def select(text, names, X, database):
@@ -444,7 +496,19 @@ def _in_query(layer, rows):
     return list(map(list, zip(*made, strict=True)))
 
 
+def _crossed(layer, rows):
+    made = []
+    for row in rows:
+        own = []
+        for j, factor, only in zip(layer["sources"], layer["factors"], layer["only"], strict=True):
+            by = 1.0 if factor < 0 else row[factor]
+            own.append(float("nan") if only and by == 0.0 else row[j] * by)
+        made.append(own)
+    return made
+
+
 _LAYERS = {
+    "Crossed": _crossed,
     "Take": lambda layer, rows: [[row[j] if j >= 0 else 0.0 for j in layer["columns"]] for row in rows],
     "Scale": lambda layer, rows: [
         [(x - m) * f for x, m, f in zip(row, layer["means"], layer["factors"], strict=True)] for row in rows

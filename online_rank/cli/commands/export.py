@@ -10,7 +10,7 @@ from online_rank.export.table import TARGETS
 
 def export(
     model: ModelFile,
-    to: Annotated[str, value("FORMAT", f"{', '.join(TARGETS)}.")],
+    to: Annotated[str | None, value("FORMAT", f"{', '.join(TARGETS)}.")] = None,
     out: Out = None,
     name: Annotated[str, value("NAME", "Name of the model in the target.")] = "online_rank",
     matrix: Annotated[
@@ -20,6 +20,10 @@ def export(
             "Write the matrix of this vector alone, which maps the vector of a query to the one to search an index with; "
             "formats are c, duckdb, npy, onnx and pgvector.",
         ),
+    ] = None,
+    pairs: Annotated[
+        int | None,
+        value("N", "Print what the N strongest pairs of features add to a score, as tables; with --out FILE.json, as JSON."),
     ] = None,
     map_feature: Annotated[
         list[str] | None,
@@ -52,9 +56,14 @@ def export(
 
     A model that the target cannot compute is refused, with the reason and the targets that can.
     """
-    from online_rank.cli.export import check_on, look_at_files, run, write_matrix
+    from online_rank.cli.export import check_on, look_at_files, run, write_matrix, write_pairs
 
     with warned_on_stderr():
+        if pairs is not None:
+            write_pairs(model, pairs, out)
+            return
+        if to is None:
+            raise ValueError(f"Missing option '--to': one of {', '.join(TARGETS)}; or --pairs N")
         if matrix is not None:
             write_matrix(model, to, out, name, matrix)
             return

@@ -78,7 +78,10 @@ def _kinds(given: Probes) -> dict[str, str]:
     """The columns of the table, and their types."""
     kinds: dict[str, str] = {}
     for feature in given.features:
-        if "field" not in feature:
+        if "vector" in feature:
+            own = (feature["vector"], *([f"query {feature['vector']}"] if feature["p"] else []))
+            kinds |= dict.fromkeys(own, "REAL[]")
+        elif "field" not in feature:
             kinds[feature["name"]] = "DOUBLE PRECISION"
         else:
             kinds[feature["field"]] = "VARCHAR"
@@ -90,8 +93,9 @@ def _rows(given: Probes, kinds: dict[str, str]) -> list[list[Any]]:
     for number, query in enumerate(given.queries):
         for probe in query:
             row: list[Any] = [number, len(rows)]
+            fields = probe.fields | given.contexts[number]["fields"]
             for field, kind in kinds.items():
-                missing = float("nan") if kind != "VARCHAR" and len(rows) % 2 else None
-                row.append(probe.fields.get(field, missing))
+                missing = float("nan") if kind == "DOUBLE PRECISION" and len(rows) % 2 else None
+                row.append(fields.get(field, missing))
             rows.append(row)
     return rows

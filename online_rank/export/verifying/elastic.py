@@ -3,6 +3,7 @@
 The documents are in a separate index, which is deleted afterwards.
 """
 
+import copy
 import json
 import secrets
 from collections.abc import Mapping
@@ -73,15 +74,32 @@ def _asked(given: Probes, http: Http, fields: dict[str, str], query: dict[str, A
     }
     http.ask("PUT", f"/{index}", settings)
     try:
-        scores = [_scores(query, part, fields, http, index) for part in given.queries]
+        scores = []
+        for part, context in zip(given.queries, given.contexts, strict=True):
+            scores.append(_scores(_with_parameters(query, context["parameters"]), part, fields, http, index))
     finally:
         http.ask("DELETE", f"/{index}")
     return f"{about.get('distribution', 'elasticsearch')} {about.get('number', '')}".strip(), scores
 
 
+def _with_parameters(query: dict[str, Any], parameters: dict[str, Any]) -> dict[str, Any]:
+    """A query with what follows from the context in the parameters of its script."""
+    if not parameters:
+        return query
+    made: dict[str, Any] = copy.deepcopy(query)
+    made["script_score"]["script"].setdefault("params", {}).update(parameters)
+    return made
+
+
 def _mapping(given: Probes, fields: dict[str, str]) -> dict[str, Any]:
     kinds: dict[str, Any] = {}
     for feature in given.features:
+        if feature.get("context"):
+            continue
+        if "vector" in feature:
+            vector = {"type": "dense_vector", "dims": feature["k"], "index": False}
+            kinds[feature["vector"]] = vector
+            continue
         field = fields.get(feature.get("field", feature["name"]), feature["name"])
         is_boolean = "field" in feature and {*feature["others"]} <= {"true", "false"}
         kinds[field] = {"type": "double" if "field" not in feature else "boolean" if is_boolean else "keyword"}
