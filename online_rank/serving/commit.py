@@ -16,6 +16,13 @@ _log = logging.getLogger("online_rank.serving")
 _DONE = object()
 #: Seconds that a change nobody waits for may wait for others, to be written with them.
 _COMPANY = 0.005
+_ROOM_FOR_IT, _RIGHTS = ("the disk is full", "there is room"), ("the folder cannot be written", "it can be")
+#: Why nothing is learned, and until when, by the number of an error.
+_REASONS: dict[int | None, tuple[str, str]] = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), _ROOM_FOR_IT),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), _RIGHTS),
+    errno.EBUSY: ("the database is busy", "it answers in time"),
+}
 #: Seconds until it is tried again whether there is room on the disk.
 _SECONDS_TO_ROOM = 1.0
 #: Seconds between two steps of a checkpoint while requests come in: few of them meet a step, and none more than one.
@@ -320,8 +327,7 @@ def _no_room(error: Exception) -> CommitError:
 
 def _reason(error: Exception) -> tuple[str, str]:
     """Why nothing can be written for now, and until when."""
-    is_busy = getattr(error, "errno", None) == errno.EBUSY
-    return ("the database is busy", "it answers in time") if is_busy else ("the disk is full", "there is room")
+    return _REASONS.get(getattr(error, "errno", None), ("the state cannot be opened", "it can be"))
 
 
 async def _nothing() -> None:

@@ -332,6 +332,27 @@ def reader(path: str | os.PathLike[str], name: str) -> Rows:
 
 
 @contextlib.contextmanager
+def at_rest(path: Path, name: str) -> Iterator[Rows]:
+    """A database as it lies in a folder that this process has locked: nothing is written, not even what readers share.
+
+    Raises OSError if the file is missing or cannot be read, CheckpointError if it is damaged.
+    """
+    file, log = path.absolute() / name, path.absolute() / f"{name}-wal"
+    file.stat()
+    # What lies in the log counts. SQLite takes none that is missing, and would have to create it.
+    how = "vfs=unix-none" if log.is_file() and log.stat().st_size else "immutable=1"
+    rows = Rows(file, sqlite3.connect(f"{file.as_uri()}?mode=ro&{how}", uri=True, isolation_level=None))
+    try:
+        with rows._translated():
+            # Before the log is read: its index is then in this process alone.
+            rows._connection.execute("PRAGMA locking_mode=EXCLUSIVE").fetchall()
+            rows._connection.execute("BEGIN")
+        yield rows
+    finally:
+        rows.close()
+
+
+@contextlib.contextmanager
 def reading(path: str | os.PathLike[str], name: str) -> Iterator[Rows]:
     """A snapshot of a database for reading, in any thread or process, while the writer continues.
 

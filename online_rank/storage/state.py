@@ -202,6 +202,12 @@ class StateDirectory(Folder, Journal):
         return self._database.is_untidy or self._count.is_late
 
 
+def has_state(folder: Path) -> bool:
+    """Whether something of a state lies in a folder. Raises OSError if nobody can tell."""
+    sizes = [path.stat().st_size for path in (folder / STATE, folder / f"{STATE}-wal", folder / _COUNT) if path.exists()]
+    return any(sizes)
+
+
 def write_count(folder: Path, run: str, change: int) -> None:
     """Write the number of the last acknowledged change of a state that is about to be in a folder. Raises OSError."""
     write_atomically(folder / _COUNT, _line(run, change), 0o600)
