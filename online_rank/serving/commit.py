@@ -10,6 +10,7 @@ from typing import Any
 
 from online_rank.serving.durable import DurableService, is_fatal, is_for_room
 from online_rank.serving.protocol import Outcome
+from online_rank.storage.database import FULL
 from online_rank.storage.folder import StatementFailed, ValueRefused
 
 _log = logging.getLogger("online_rank.serving")
@@ -19,7 +20,7 @@ _COMPANY = 0.005
 _ROOM_FOR_IT, _RIGHTS = ("the disk is full", "there is room"), ("the folder cannot be written", "it can be")
 #: Why nothing is learned, and until when, by the number of an error.
 _REASONS: dict[int | None, tuple[str, str]] = {
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), _ROOM_FOR_IT),
+    **dict.fromkeys(FULL, _ROOM_FOR_IT),
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), _RIGHTS),
     errno.EBUSY: ("the database is busy", "it answers in time"),
 }

@@ -18,6 +18,7 @@ from online_rank.serving.messages import Forget
 from online_rank.serving.outcomes import Outcome
 from online_rank.serving.protocol import RankingService
 from online_rank.serving.stored_times import set_back
+from online_rank.storage.database import FULL
 from online_rank.storage.folder import CheckpointError, ValueRefused
 from online_rank.storage.generations import taken
 from online_rank.storage.places import opened, saved_in
@@ -352,7 +353,7 @@ def is_fatal(error: Exception) -> bool:
 
 def is_for_room(error: BaseException) -> TypeGuard[OSError]:
     """Whether an error means that there is no room, or the database is busy: nothing was written, and later it may be."""
-    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EBUSY)
+    return isinstance(error, OSError) and error.errno in (*FULL, errno.EBUSY)
 
 
 def read_service(path: str | os.PathLike[str]) -> RankingService:
