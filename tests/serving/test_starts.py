@@ -33,6 +33,9 @@ OPTIONS = ("--ranker", "perceptron")
 class Server:
     """A process of `online-rank serve`, which listens or has ended."""
 
+    #: What it is asked to rank, and how one ranks that has learned.
+    documents, learned = DOCS, ["b", "a"]
+
     def __init__(self, *options, environment=(), before=(), port="0"):
         command = [*before, sys.executable, "-m", "online_rank", "serve", *OPTIONS, "--port", port, *map(str, options)]
         environment = {**os.environ, "PYTHONPATH": str(ROOT), **dict(environment)}
@@ -105,7 +108,7 @@ def copied(tmp_path, with_model=False):
 def full_disk(tmp_path):
     with small_disk(tmp_path / "disk"):
         folder = copied(tmp_path / "disk")
-        with filled(folder, None):
+        with filled(tmp_path / "disk" / "nobody", None):
             yield Server("--checkpoint", folder)
 
 
@@ -204,7 +207,10 @@ def format_before(tmp_path):
     """The folder of a default service of an earlier release."""
     (folder,) = (ROOT / "tests" / "storage" / "formats").glob("0.1.0/service")
     shutil.copytree(folder, tmp_path / "state")
-    yield Server("--ranker", "additive", "--checkpoint", tmp_path / "state")
+    then = json.loads((folder / "answers.json").read_text())
+    server = Server("--ranker", "additive", "--checkpoint", tmp_path / "state")
+    server.documents, server.learned = then["probe"], then["ranking"]
+    yield server
 
 
 @contextlib.contextmanager
@@ -308,10 +314,10 @@ def found(fault, tmp_path):
 
 
 def ranked(server):
-    status, answer = server.asked("POST", "/rank", {"id": "asked", "docs": DOCS})
+    status, answer = server.asked("POST", "/rank", {"id": "asked", "docs": server.documents})
     if status != 200:
         return f"{status}"
-    by = "learned" if answer["ranking"] == ["b", "a"] else "as by a new service"
+    by = "learned" if answer["ranking"] == server.learned else "as by a new service"
     return f"{status}, {by}{', greedy' if answer.get('greedy') else ''}"
 
 
