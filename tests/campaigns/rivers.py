@@ -1,4 +1,4 @@
-"""River's transformers in front of the default, for as long as a shop's day: time and memory stay, and a file goes on as before.
+"""River's transformers in front of the default, for as long as a day: time and memory stay, and a file goes on as before.
 
 The pipeline has `TargetAgg` over a `Rolling` mean, `TFIDF`, one-hot levels and numbers, in a union; river's `ADWIN` watches the
 losses. It is saved and loaded in the middle. A fixed loop, in which a young pipeline learns the same queries again and again,
