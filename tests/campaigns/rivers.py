@@ -9,6 +9,7 @@ import copy
 import pickle
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,7 @@ def rivers(n_queries: int = 20_000, seed: int = 0) -> Found:
     """A day of the pipeline."""
     from river import drift
 
+    warnings.simplefilter("ignore")  # Names that come as words do are said once for each model.
     model, adwin, young = made(), drift.ADWIN(), made()
     fixed = [*queries(_LOOP, seed + 1)]
     for x, y in queries(4 * _LOOP, seed + 2):
