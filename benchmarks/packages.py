@@ -17,7 +17,7 @@ from benchmarks._common import parser, save, table
 USES = {
     "llvmlite": "numba: machine code of kernels",
     "narwhals": "reads tables of pandas, polars and pyarrow",
-    "numba": "compiles kernels where none are compiled ahead",
+    "numba": "compiles kernels that were not compiled ahead",
     "numpy": "arrays",
     "river": "conventions of models, transformers, metrics",
     "scipy": "sparse queries; numba's linear algebra; special functions",

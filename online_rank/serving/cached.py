@@ -32,7 +32,7 @@ class Cache:
         self.folder.mkdir(mode=0o700, exist_ok=True)
 
     def get(self, key: str = "") -> bytes | None:
-        """The file of a model that nobody else can have written; None, and a line in the log, if there is none."""
+        """The file of a model that nobody else can have written; None without one; the log says why a file is not used."""
         try:
             return read_own(self.folder, _file(key), MOST_MODEL)
         except FileNotFoundError:

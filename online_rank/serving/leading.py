@@ -37,7 +37,7 @@ class LeadingApp:
     limits
         What clients may take.
     stand_in
-        Makes an application that only ranks, while nobody can lead for a reason; None if there is no model for it.
+        Makes an application that only ranks, while nobody can lead for a reason; None without a model for it.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class LeadingApp:
         self._refused, self._why = "", why
 
     async def _rank_meanwhile(self, why: Exception) -> None:
-        """Rank with the model of the cache, if there is one, until somebody leads."""
+        """Rank with the model of the cache, until somebody leads."""
         if self._meanwhile is None:
             self._meanwhile = await asyncio.to_thread(self._stand_in, why)
         elif isinstance(model := self._meanwhile.models.single, StandIn):

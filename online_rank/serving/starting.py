@@ -1,7 +1,7 @@
 """A service whose state cannot be opened when it starts ranks all the same, and learns as soon as it can be opened.
 
 It ranks with the state as it lies there, which is read without writing. If that is damaged, it ranks with the newest model that
-is whole: in the cache, of a day, or the one before the last. If there is none, it ranks as a new service does, and says that
+is whole: in the cache, of a day, or the one before the last. Without one it ranks as a new service does, and says that
 requests should go elsewhere. Meanwhile it is as on a full disk: rankings are greedy, and feedback is answered with 503.
 """
 
@@ -113,7 +113,7 @@ def stand_in(
 
 
 def with_cached_model(make: Callable[[], RankingService], cache: Cache) -> RankingService | None:
-    """A new service with the model of a cache; None if there is none that can be used."""
+    """A new service with the model of a cache; None without a model that can be used."""
     return _with(make, cache.get(), f"the model in {cache.folder}")
 
 

@@ -21,7 +21,7 @@ def test_every_package_has_a_use(extras):
     assert packages.needed(extras) <= packages.USES.keys()
 
 
-def test_required_are_those_of_the_project_and_what_they_need():
+def test_the_project_requires_these_packages_and_what_they_need():
     assert packages.needed() == {"llvmlite", "narwhals", "numba", "numpy", "river", "scipy"}
 
 

@@ -28,7 +28,7 @@ status is 1 if anything went wrong. `--write` puts the figures into `tests/campa
 - poison: how far an attacker moves a service: votes of one name and of invented ones, grades that are reversed, texts for
   numbers and invented levels, clicks of one name; and how often a comparison of equal models is decided.
 - river: 20,000 queries through `TargetAgg`, `TFIDF`, one-hot levels and a `Rolling` mean in a union, before the default, with
-  `ADWIN` beside it, saved and loaded in the middle: the time and the memory of the second half are those of the first.
+  `ADWIN` next to it, saved and loaded in the middle: the second half takes as much time and memory as the first.
 - soak: a long stream through the service of 20 tenants, with grades and with events in windows: memory, descriptors and files;
   workers of keys that are killed and change in number (`keyed`).
 """

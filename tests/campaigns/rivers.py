@@ -1,4 +1,4 @@
-"""River's transformers in front of the default, for as long as a day: time and memory stay, and a file goes on as before.
+"""River's transformers in front of the default, for as long as a day: time and memory stay, and a loaded file continues.
 
 The pipeline has `TargetAgg` over a `Rolling` mean, `TFIDF`, one-hot levels and numbers, in a union; river's `ADWIN` watches the
 losses. It is saved and loaded in the middle. A fixed loop, in which a young pipeline learns the same queries again and again,
@@ -58,7 +58,7 @@ def rivers(n_queries: int = 20_000, seed: int = 0) -> Found:
     """A day of the pipeline."""
     from river import drift
 
-    warnings.simplefilter("ignore")  # Names that come as words do are said once for each model.
+    warnings.simplefilter("ignore")  # Each model warns of names that come as words do.
     model, adwin, young = made(), drift.ADWIN(), made()
     fixed = [*queries(_LOOP, seed + 1)]
     for x, y in queries(4 * _LOOP, seed + 2):

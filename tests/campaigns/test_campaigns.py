@@ -353,7 +353,7 @@ def test_a_life_continues_where_it_stopped_and_complains_of_what_grows(tmp_path,
 
 
 @pytest.mark.slow
-def test_a_pipeline_of_river_goes_on_from_its_file(monkeypatch):
+def test_a_pipeline_of_river_continues_from_its_file(monkeypatch):
     monkeypatch.setattr(rivers, "_look_at", lambda *_: None)  # It is young.
     found = rivers.rivers(500)
     assert (found.counts["queries"], [each for each in found.wrong if "loaded" in each]) == (500, [])

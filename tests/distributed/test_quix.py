@@ -161,7 +161,7 @@ def transact(setting, topic, value, end):
 def survive(setting, folder, keep_state, kills):
     """Let workers be killed `kills` times at random events, check what the last one knows, and give the number of answers."""
     events = events_of(60)
-    # The times of messages are those of queries, and a part of the state.
+    # The time of a message is the time of its query, and a part of the state.
     began = int(1000 * time.time())
     expected = uninterrupted(events, began)
     app = create(setting, folder, setting.events, setting.answers)

@@ -308,7 +308,7 @@ def test_what_is_not_forgotten_on_a_full_disk_is_not_said_to_be():
 
 
 def test_on_a_small_disk_the_log_makes_room_for_what_is_learned(tmp_path):
-    """It grew to megabytes beside a state of kilobytes, and each request was refused although there was room again."""
+    """It grew to megabytes next to a state of kilobytes, and each request was refused although there was room again."""
     place = tmp_path / "disk" / "state"
 
     async def scenario(clients):
@@ -322,7 +322,7 @@ def test_on_a_small_disk_the_log_makes_room_for_what_is_learned(tmp_path):
             refused = 0
             while (await learn(f"without room {refused}")).status_code == 200:
                 refused += 1
-            # Room for the state, and not for a log that goes on where it ended.
+            # Room for the state, and not for a log that continues at its end.
             os.truncate(place.parent / "other", (place.parent / "other").stat().st_size - 120_000)
             await until(lambda: clients.app.models.open_models[""].commits.is_working)
             for number in range(60):
