@@ -98,7 +98,7 @@ async def keep_snapshot(served: ServedModel) -> None:
 
 
 async def keep_in_cache(served: ServedModel) -> bool:
-    """Keep the present model in the cache, unless there is no cache. Returns whether no cache has another model."""
+    """Keep the present model in the cache of a service that has one. Returns whether no cache has another model."""
     kept, version = served.kept, served.version
     if kept.cache is not None and kept.cached != version and served.durable.keeps:
         try:

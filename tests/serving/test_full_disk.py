@@ -307,6 +307,7 @@ def test_what_is_not_forgotten_on_a_full_disk_is_not_said_to_be():
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_on_a_small_disk_the_log_makes_room_for_what_is_learned(tmp_path):
     """It grew to megabytes next to a state of kilobytes, and each request was refused although there was room again."""
     place = tmp_path / "disk" / "state"
