@@ -32,7 +32,7 @@ from online_rank.serving.commit import CommitError, GroupCommit
 from online_rank.serving.course import Course
 from online_rank.serving.durable import DurableService
 from online_rank.serving.http import Limits, RankingApp
-from online_rank.serving.models import KeyRefused, Models
+from online_rank.serving.models import Models
 from online_rank.serving.monitor import Monitor
 from online_rank.serving.openapi import description
 from online_rank.serving.outcomes import Reply
