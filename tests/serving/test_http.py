@@ -784,7 +784,7 @@ class TestKeys:
             assert (await client.post("/learn?shop=bad", json=LEARN)).status_code == 503
             assert (await app.models.get("good")).durable.service.stats()["ranked"] == 0
 
-        run(scenario, Models(make, directory=tmp_path, by_key=True))
+        run(scenario, Models(make, directory=tmp_path, by_key=True), key="shop")
 
     def test_others_are_answered_while_a_model_is_opened(self, tmp_path):
         opening, may_end, made = threading.Event(), threading.Event(), []
