@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import re
 import shlex
 import signal
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import time
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -37,19 +39,39 @@ def steps():
     return [step.strip() for step in one("RUN").split("&&")]
 
 
-def test_what_is_installed_is_copied_and_has_its_extras():
-    copied = {(name, copied.split()[-1].strip("/")) for copied in all_of("COPY") for name in copied.split()[:-1]}
+def test_the_wheel_is_installed_with_extras_that_exist_and_nothing_is_compiled():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    needed = {"pyproject.toml", project["readme"], *project["license-files"]}
-    assert copied == {*((name, "source") for name in needed), ("online_rank", "source/online_rank")}
-    assert all((ROOT / name).exists() for name, _ in copied)
-    assert steps()[0] == 'pip install --no-cache-dir "/source[cli,client,postgres,serve]"'
-    assert {"cli", "serve"} <= project["optional-dependencies"].keys()
+    download, install = steps()[:2]
+    assert download.startswith("--mount=type=bind,source=dist,target=/dist")
+    (extras,) = re.findall(r"\[([a-z,]+)\]", install)
+    assert {*extras.split(",")} <= project["optional-dependencies"].keys()
+    assert {"cli", "serve", "postgres", "client"} == {*extras.split(",")}
+    assert all("--only-binary :all:" in step for step in (download, install))
+    assert not re.search(r"apt|gcc|build-essential", (ROOT / "Containerfile").read_text())
+    assert all_of("COPY") == []
+
+
+@pytest.mark.slow
+def test_pip_takes_the_wheel_for_this_processor_of_all_in_the_folder(tmp_path):
+    folder, chosen = tmp_path / "dist", tmp_path / "wheel"
+    folder.mkdir()
+    (folder / "online_rank-0.1.0.tar.gz").write_bytes(b"")
+    machine = "x86_64" if platform.machine() == "x86_64" else "aarch64"
+    for tag in ("any", "manylinux_2_28_x86_64", "manylinux_2_28_aarch64", "macosx_11_0_arm64"):
+        with zipfile.ZipFile(folder / f"online_rank-0.1.0-py3-none-{tag}.whl", "w") as wheel:
+            about = "online_rank-0.1.0.dist-info"
+            wheel.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\nName: online_rank\nVersion: 0.1.0\n")
+            wheel.writestr(f"{about}/WHEEL", f"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-{tag}\n")
+            wheel.writestr(f"{about}/RECORD", "")
+    words = shlex.split(steps()[0].partition("/dist ")[2].strip().removeprefix("\\ "))
+    words = [word.replace("/dist", str(folder)).replace("/wheel", str(chosen)) for word in words]
+    subprocess.run([sys.executable, "-m", *words], check=True)
+    assert [path.name for path in chosen.iterdir()] == [f"online_rank-0.1.0-py3-none-manylinux_2_28_{machine}.whl"]
 
 
 @pytest.mark.slow
 def test_the_other_steps_are_commands_that_exist():
-    commands = [shlex.split(step) for step in steps()[1:]]
+    commands = [shlex.split(step) for step in steps()[2:]]
     assert [command[0] for command in commands] == ["mkdir", "online-rank", "useradd", "chown", "rm"]
     shown = subprocess.run([sys.executable, "-m", "online_rank", *commands[1][1:], "--help"], check=True, capture_output=True)
     assert b"Compile the kernels" in shown.stdout
@@ -57,6 +79,17 @@ def test_the_other_steps_are_commands_that_exist():
     made = commands[0][2:]
     assert {cache, one("VOLUME")} == {*made}
     assert commands[3][1:] == [one("USER"), one("VOLUME")]
+
+
+def test_the_release_builds_the_image_of_its_wheels_and_tries_it():
+    yaml = pytest.importorskip("yaml")
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text())["jobs"]
+    assert {"pure", "compiled"} <= {*jobs["image"]["needs"]}
+    assert "image" in jobs["attest"]["needs"]
+    commands = [step["run"] for step in jobs["image"]["steps"] if "run" in step]
+    assert commands == ["docker build -f Containerfile -t online-rank .", ".ci/image online-rank dist"]
+    assert os.access(ROOT / ".ci" / "image", os.X_OK)
+    assert subprocess.run(["bash", "-n", ROOT / ".ci" / "image"], check=False).returncode == 0
 
 
 def test_the_compose_file_of_the_guide_has_commands_that_exist_and_names_what_it_has():

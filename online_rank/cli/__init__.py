@@ -120,13 +120,30 @@ def _run(arguments: list[str]) -> int:
         # The reader of our output is gone. Python must not flush its buffer to the closed pipe at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return _PIPE_CLOSED
-    except OSError as error:
+    except (OSError, ImportError) as error:
+        if _lacks_memory(error):
+            return _fail("out of memory while a library is loaded: give this process more address space (ulimit -v)")
+        if isinstance(error, ImportError):
+            return _fail(str(error) or type(error).__name__)
         what = error.strerror or str(error) or type(error).__name__
         return _fail(f"{error.filename}: {what}" if error.filename is not None else what)
     except MemoryError:
         return _fail("out of memory")
-    except (ValueError, TypeError, ImportError) as error:
+    except RuntimeError as error:
+        if "start new thread" not in str(error):
+            raise
+        return _fail("no thread can be started: give this process more memory (ulimit -v) or more threads (ulimit -u)")
+    except (ValueError, TypeError) as error:
         return _fail(str(error) or type(error).__name__)
+
+
+def _lacks_memory(error: BaseException | None) -> bool:
+    """Whether the loader of the system had no memory for a library. What llvmlite says of that is that it cannot be found."""
+    while error is not None:
+        if any(text in str(error) for text in ("failed to map segment", "cannot allocate memory", "Cannot allocate memory")):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _standard_streams() -> bool:

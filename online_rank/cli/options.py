@@ -334,7 +334,9 @@ class Place(NamedTuple):
     ] = 0
     tokens: Annotated[str | None, value("FILE", "Tokens of clients: on each line rank, learn or admin, and a token.")] = None
     reads_from: Annotated[str | None, value("URL", "Be a reader: rank with the model of this server, which learns.")] = None
-    cache: Annotated[str | None, value("DIR", "Keeps the model, so that a reader starts while its learner is away.")] = None
+    cache: Annotated[
+        str | None, value("DIR", "Keeps the model, to rank with while the learner or the --checkpoint is away.")
+    ] = None
     readers: Annotated[int, value("N", "Start N readers of this server next to it, on its port.", min=0)] = 0
 
     @property

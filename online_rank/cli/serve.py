@@ -54,6 +54,7 @@ def make_app(make: Callable[[], RankingService], place: Place) -> Any:
         max_bytes=place.max_bytes,
         replace_model=service.replace_model,
         snapshots=place.snapshots,
+        cache=place.cache,
         **place.seconds,
     )
     for model in models.open_models.values():
@@ -181,8 +182,18 @@ def _app(make: Callable[[], RankingService], place: Place, address: str) -> Any:
         with needs("the server", "serve"):
             from online_rank.serving.leading import LeadingApp
 
-        return LeadingApp(lambda: make_app(make, place), limits(place))
+        return LeadingApp(lambda: make_app(make, place), limits(place), lambda why: _with_cache(make, place, why))
     return make_app(make, place)
+
+
+def _with_cache(make: Callable[[], RankingService], place: Place, why: Exception) -> Any:
+    """An application that ranks with the model of the cache; None without one."""
+    from online_rank.serving.cached import Cache
+    from online_rank.serving.models import Models
+    from online_rank.serving.starting import StandIn, with_cached_model
+
+    service = None if place.cache is None else with_cached_model(make, Cache(place.cache))
+    return None if service is None else _over(Models(make, only=StandIn(service, why)), place)
 
 
 @contextlib.contextmanager

@@ -14,10 +14,9 @@ provided that a commit covers at most `every` events; `rankers` checks that. No 
 which every broker accepts.
 
 This suffices for learning, but an answer may be sent twice after a failure. In the engine's exactly-once mode,
-`Application(..., processing_guarantee="exactly-once")`, consumers that read committed messages get each answer once: answers,
-state and acknowledgement are one transaction, and a commit may cover any number of events. A transaction left open by a killed
-worker blocks others until it times out, or until a worker starts with the same `transactional.id` (`producer_extra_config`). A
-broker that does not hide aborted messages shows answers twice even so.
+`Application(..., processing_guarantee="exactly-once")`, a commit may cover any number of events. A transaction left open by a
+killed worker blocks others until it times out, or until a worker starts with the same `transactional.id`
+(`producer_extra_config`). Whether answers come once then depends on a broker that hides aborted messages: no test has had one.
 """
 
 import base64

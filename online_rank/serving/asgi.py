@@ -36,6 +36,9 @@ class Limits(NamedTuple):
         Most models sent or received at the same time.
     connections
         Most connections. If there are more, the one idle for longest is closed.
+    queue
+        Seconds in a queue from which requests are refused. `/learn` is, if it waited for as long for its turn, or if the
+        feedback before it waits for the disk for as long; `/rank` if it waited for twice as long.
     """
 
     body: int = 1 << 22
@@ -45,6 +48,7 @@ class Limits(NamedTuple):
     model: int = 1 << 27
     files: int = 4
     connections: int = 1000
+    queue: float = 1.0
 
 
 class Refused(Exception):

@@ -5,17 +5,28 @@ import contextlib
 import contextvars
 import errno
 import logging
+import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
 from online_rank.serving.durable import DurableService, is_fatal, is_for_room
 from online_rank.serving.protocol import Outcome
+from online_rank.storage.database import FULL
 from online_rank.storage.folder import StatementFailed, ValueRefused
 
 _log = logging.getLogger("online_rank.serving")
 _DONE = object()
+#: Later than any time.
+_NEVER = float("inf")
 #: Seconds that a change nobody waits for may wait for others, to be written with them.
 _COMPANY = 0.005
+_ROOM_FOR_IT, _RIGHTS = ("the disk is full", "there is room"), ("the folder cannot be written", "it can be")
+#: Why nothing is learned, and until when, by the number of an error.
+_REASONS: dict[int | None, tuple[str, str]] = {
+    **dict.fromkeys(FULL, _ROOM_FOR_IT),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), _RIGHTS),
+    errno.EBUSY: ("the database is busy", "it answers in time"),
+}
 #: Seconds until it is tried again whether there is room on the disk.
 _SECONDS_TO_ROOM = 1.0
 #: Seconds between two steps of a checkpoint while requests come in: few of them meet a step, and none more than one.
@@ -79,6 +90,8 @@ class GroupCommit:
         #: Whether the task was cancelled while a thread was writing: it ends after that.
         self._is_cancelled = False
         self._soon: asyncio.TimerHandle | None = None
+        #: Since when the oldest change that a request waits for is not on the disk, and the oldest that is not being written.
+        self.since = self._since_next = _NEVER
         #: Why writing has stopped; None while all is well.
         self.failure: Exception | None = None
         #: Why there is no room for changes; None while there is. What waits for room has not been acknowledged.
@@ -124,6 +137,9 @@ class GroupCommit:
             return _nothing()
         self._outcomes += outcomes
         self._is_busy = True
+        if not self._waiting:
+            self._since_next = time.perf_counter()
+            self.since = min(self.since, self._since_next)
         waiting = _Waiting(loop=asyncio.get_running_loop())
         waiting.place = len(self._outcomes)
         return self._future(self._waiting, waiting)
@@ -207,6 +223,7 @@ class GroupCommit:
         if self.full is not None:
             self.full = None
             _log.warning("there is room on the disk again: learning continues")
+        self.since = self._since_next if self._waiting else _NEVER
         _settle(waiting)
         steps = self._steps if self._seconds_to_step <= 0.0 else None
         if steps is not None or self._durable.is_untidy:
@@ -229,14 +246,14 @@ class GroupCommit:
         n_kept, error = await self._in_thread(self._durable.append_each, outcomes)
         _log.error("a request is refused, since the store cannot keep what it brings: %s", error)
         # The service has learned it, and all that came after it.
-        self._outcomes, since, self._waiting = [], self._waiting, []
+        self._outcomes, later, self._waiting, self.since = [], self._waiting, [], _NEVER
         self._steps, saving, self._saving = None, self._saving, []
         self._durable.read_again()
         own = next((each for each in waiting if each.place > n_kept), None)
         _settle([each for each in waiting if each.place <= n_kept])
         if own is not None:
             _settle([own], CommitError(str(error), 400))
-        _settle([*waiting, *since, *saving], CommitError("another request was refused at the same time: send this again"))
+        _settle([*waiting, *later, *saving], CommitError("another request was refused at the same time: send this again"))
 
     @property
     def _seconds_to_step(self) -> float:
@@ -291,7 +308,7 @@ class GroupCommit:
 
     def _refuse_all(self, error: CommitError) -> None:
         waiting, self._waiting, self._asking, self._saving = self._waiting + self._asking + self._saving, [], [], []
-        self._steps = None
+        self._steps, self.since = None, _NEVER
         _settle(waiting, error)
 
 
@@ -320,8 +337,7 @@ def _no_room(error: Exception) -> CommitError:
 
 def _reason(error: Exception) -> tuple[str, str]:
     """Why nothing can be written for now, and until when."""
-    is_busy = getattr(error, "errno", None) == errno.EBUSY
-    return ("the database is busy", "it answers in time") if is_busy else ("the disk is full", "there is room")
+    return _REASONS.get(getattr(error, "errno", None), ("the state cannot be opened", "it can be"))
 
 
 async def _nothing() -> None:

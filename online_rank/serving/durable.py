@@ -12,12 +12,13 @@ import msgspec
 
 from online_rank.base.undo import all_or_nothing
 from online_rank.serving.forgetting import Forgotten, forget
-from online_rank.serving.identity import go_on
+from online_rank.serving.identity import OtherService, go_on
 from online_rank.serving.journalled import change_of, id_in_journal, parsed, written
 from online_rank.serving.messages import Forget
 from online_rank.serving.outcomes import Outcome
 from online_rank.serving.protocol import RankingService
 from online_rank.serving.stored_times import set_back
+from online_rank.storage.database import FULL
 from online_rank.storage.folder import CheckpointError, ValueRefused
 from online_rank.storage.generations import taken
 from online_rank.storage.places import opened, saved_in
@@ -312,7 +313,7 @@ class DurableService:
             # At once, because the journal can only be replayed with the parameters that it began with.
             self.save()
         else:
-            given, self.service = self.service, _restored(store.saved, str(store), self._see)
+            given, self.service = self.service, restored_service(store.saved, str(store), self._see)
             changed = go_on(self.service, given, str(store), replace_model)
             # Counted before the replayed changes: otherwise a service killed again and again would never write a checkpoint.
             self._saved_at = store.saved.start
@@ -352,7 +353,7 @@ def is_fatal(error: Exception) -> bool:
 
 def is_for_room(error: BaseException) -> TypeGuard[OSError]:
     """Whether an error means that there is no room, or the database is busy: nothing was written, and later it may be."""
-    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EBUSY)
+    return isinstance(error, OSError) and error.errno in (*FULL, errno.EBUSY)
 
 
 def read_service(path: str | os.PathLike[str]) -> RankingService:
@@ -366,7 +367,7 @@ def read_service(path: str | os.PathLike[str]) -> RankingService:
         There is none, or it cannot be read.
     """
     with saved_in(path) as saved:
-        return _restored(saved, str(path))
+        return restored_service(saved, str(path))
 
 
 def _places(text: str) -> tuple[int, int]:
@@ -375,11 +376,14 @@ def _places(text: str) -> tuple[int, int]:
     return number % _BITS, number // _BITS % _BITS
 
 
-def _restored(saved: Saved, store: str, see: Callable[[str], None] = lambda _: None) -> RankingService:
-    """The saved service, with the changes since its generation; `store` is named in messages, `see` gets learned ids."""
+def restored_service(saved: Saved, store: str, see: Callable[[str], None] = lambda _: None) -> RankingService:
+    """The saved service, with the changes since its generation; `store` is named in messages, `see` gets learned ids.
+
+    Raises CheckpointError: OtherService for what was not written by a service.
+    """
     service = saved.value
     if not isinstance(service, RankingService):
-        raise CheckpointError(f"{store} does not hold the state of a service")
+        raise OtherService(f"{store} does not hold the state of a service")
     try:
         go_on = gc.enable if gc.isenabled() else gc.isenabled
         try:

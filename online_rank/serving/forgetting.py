@@ -18,7 +18,7 @@ from online_rank.rankers.growing_trees import GrowingTrees
 from online_rank.rankers.worded import without_entry
 from online_rank.serving.messages import BINARY_BEGINS, Forget
 from online_rank.serving.protocol import RankingService
-from online_rank.serving.reading import read, request_of
+from online_rank.serving.reading import GIVERS, evidence_key, read, request_of
 from online_rank.serving.waiting import pages_of
 from online_rank.storage.files import from_bytes, to_bytes
 from online_rank.storage.tree import strings_of
@@ -38,7 +38,8 @@ class Forgotten(NamedTuple):
     features
         Names of features that no model has any more.
     keys
-        Number of keys that `History` has no longer, and of pairs with an entry of the context that no ranker has any more.
+        Number of keys that `History` has no longer, of pairs with an entry of the context that no ranker has any more, and of
+        counts of what this session or user has clicked today.
     """
 
     queries: tuple[int, ...] = ()
@@ -81,6 +82,7 @@ def forget(service: RankingService, wanted: Forget) -> Forgotten:
     early = [query_id for query_id in pending.early_ids() if is_about(query_id)]
     learned = tuple(query_id for query_id in ids if service.learned_as(query_id) is not None)
     numbers = tuple(pending.number(query_id) or 0 for query_id in waiting)
+    evidence = [key for key in _given_by(wanted) if key in (service._evidence or ())]
     with all_or_nothing(service) as changes:
         changes.include_entries(service._learned, learned, sort=True)
         service.model = model
@@ -92,11 +94,22 @@ def forget(service: RankingService, wanted: Forget) -> Forgotten:
         changes.include_entries(service._shares, gone)
         for query_id in {*gone}:
             del service._shares[query_id]
+        changes.include_entries(service._evidence, evidence, sort=True)
+        for key in evidence:
+            del service._evidence[key]
         pending.forget([*waiting, *early])
         service._read.clear()
         if challenge is not None:
             challenge.model = rival
-    return Forgotten(numbers, learned, len(early), names | also, n_keys + n_more)
+    return Forgotten(numbers, learned, len(early), names | also, n_keys + n_more + len(evidence))
+
+
+def _given_by(wanted: Forget) -> list[str]:
+    """The keys under which a service counts the feedback that a session or a user gave today."""
+    if wanted.entry is None or wanted.entry[0] not in GIVERS:
+        return []
+    key = evidence_key(*wanted.entry)
+    return [key, f"share {key}"]
 
 
 def without(content: bytes, wanted: Forget) -> tuple[bytes, frozenset[str]]:

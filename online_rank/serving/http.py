@@ -49,6 +49,8 @@ _log = logging.getLogger("online_rank.serving")
 _ROLES = {"/rank": ROLES, "/learn": ROLES, "/explain": ("rank", "admin")}
 #: RFC 9110, section 7.2: a name, an IPv4 or a bracketed IP address, and the digits of a port. No user, no path.
 _HOST = re.compile(rb"(\[[0-9a-f:.]+\]|[a-z0-9._~!$&'()*+,;=%-]*)(?::[0-9]*)?", re.IGNORECASE)
+#: The answer to what would wait for too long: it is learned later, or ranked elsewhere.
+_QUEUED: Answer = 503, {"error": "too many requests wait: nothing has changed; send this again later"}
 _LOCAL = {b"localhost", b"127.0.0.1", b"[::1]"}
 
 
@@ -353,6 +355,8 @@ class RankingApp:
     async def _post(self, exchange: Exchange) -> Answer:
         """Answer what is posted, if there is a place for it."""
         path, limits, key = exchange.path, self.limits, None if self._key is None else exchange.parameter(self._key)
+        # By then: how long its body takes is up to its client.
+        waited = time.perf_counter() - exchange.began
         running = self._running[key] = self._running.get(key, 0) + 1
         self._n_running += 1
         try:
@@ -361,6 +365,10 @@ class RankingApp:
             if path == "/rank" or path == "/learn":
                 body = await exchange.body(limits.body, limits.seconds, QUERY)
                 kinds, single = None if self._tokens is None else kinds_of(exchange.roles), self.models.single
+                if waited > limits.queue and (path == "/learn" or waited > 2.0 * limits.queue):
+                    return _QUEUED
+                if path == "/learn" and single is not None and time.perf_counter() - single.commits.since > limits.queue:
+                    return _QUEUED
                 return await (self.models.answer(key, body, kinds) if single is None else single.answer(body, kinds))
             return await self._paths.change(exchange)
         finally:

@@ -14,6 +14,10 @@ _OPTIONS = ("measure", "learn_served")
 _LIMITS = ("wait", "wait_bytes", "clock_skew")
 
 
+class OtherService(CheckpointError):
+    """A store has the state of another service than the one to start."""
+
+
 def go_on(kept: RankingService, given: RankingService, store: str, replace_model: bool) -> bool:
     """Let a service from a store continue as the given one, with its limits.
 
@@ -27,7 +31,7 @@ def go_on(kept: RankingService, given: RankingService, store: str, replace_model
 
     Raises
     ------
-    CheckpointError
+    OtherService
         It is another service. The message names what differs.
     """
     options = [(name, getattr(kept, name), getattr(given, name)) for name in _OPTIONS]
@@ -36,7 +40,7 @@ def go_on(kept: RankingService, given: RankingService, store: str, replace_model
     if is_other_file and replace_model:
         other += [] if kept.draws == given.draws else ["one model learns from clicks, the other from grades"]
     elif is_other_file:
-        raise CheckpointError(
+        raise OtherService(
             f"{store} began with another model than this one. --replace-model continues with this one and keeps queries that "
             "wait; without a MODEL the one in the folder is used"
         )
@@ -47,7 +51,7 @@ def go_on(kept: RankingService, given: RankingService, store: str, replace_model
         for line in told:
             warnings.warn(f"{store}: {line}; a service in an empty folder begins with it", stacklevel=5)
     if other:
-        raise CheckpointError(f"{store} holds the state of a service with other options: {'; '.join(other)}")
+        raise OtherService(f"{store} holds the state of a service with other options: {'; '.join(other)}")
     limits = {name: getattr(given, name) for name in _LIMITS}
     is_limited_otherwise = any(getattr(kept, name) != limit for name, limit in limits.items())
     kept.limit(**limits)

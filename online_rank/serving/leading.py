@@ -10,12 +10,17 @@ from starlette.routing import Router
 
 from online_rank.serving.asgi import ANOTHER_LEADS, Limits, Message, Receive, Scope, Send
 from online_rank.serving.http import Exchange, RankingApp
+from online_rank.serving.starting import StandIn
 from online_rank.storage.folder import FolderInUse
 
 _log = logging.getLogger("online_rank.serving")
 
 #: The header of answers with the epoch in which their server leads.
 EPOCH = b"online-rank-epoch"
+#: What a server answers that only ranks; readers ask for no model that is not the present one.
+_OF_STAND_IN = frozenset(
+    {"/rank", "/learn", "/explain", "/stats", "/metrics", "/healthz", "/readyz", "/", "/docs", "/openapi.json"}
+)
 #: Seconds between two tries to lead, and between two looks whether this server still does.
 _BETWEEN_TRIES, _BETWEEN_LOOKS = 0.5, 0.25
 
@@ -31,13 +36,22 @@ class LeadingApp:
         what a person has to look at; `/healthz` then has it.
     limits
         What clients may take.
+    stand_in
+        Makes an application that only ranks, while nobody can lead for a reason; None without a model for it.
     """
 
-    def __init__(self, make: Callable[[], RankingApp], limits: Limits) -> None:
+    def __init__(
+        self,
+        make: Callable[[], RankingApp],
+        limits: Limits,
+        stand_in: Callable[[Exception], RankingApp | None] = lambda _: None,
+    ) -> None:
         self.limits = limits
-        self._make = make
+        self._make, self._stand_in = make, stand_in
         self._app: RankingApp | None = None
         self._epoch = b""
+        #: What ranks while the state cannot be reached.
+        self._meanwhile: RankingApp | None = None
         self._refused = ""
         self._why = ANOTHER_LEADS
         self._stopping = asyncio.Event()
@@ -62,6 +76,8 @@ class LeadingApp:
                 await send(message)
 
             await app(scope, receive, with_epoch)
+        elif (stand_in := self._meanwhile) is not None and scope["path"] in _OF_STAND_IN:
+            await stand_in(scope, receive, send)
         else:
             await self._answer_waiting(Exchange(scope, receive, send))
 
@@ -89,14 +105,17 @@ class LeadingApp:
                 app = await asyncio.to_thread(self._make)
             except FolderInUse:
                 self._wait_for(ANOTHER_LEADS)
+                self._meanwhile = None
             except OSError as error:
                 self._wait_for(f"the state cannot be reached: {error}")
+                await self._rank_meanwhile(error)
             except Exception as error:
                 if str(error) != self._refused:
                     _log.exception("this server cannot lead")
                 self._refused = str(error) or type(error).__name__
+                await self._rank_meanwhile(error)
             else:
-                self._refused = ""
+                self._refused, self._meanwhile = "", None
                 await self._lead(app)
             await self._pause(_BETWEEN_TRIES)
 
@@ -105,6 +124,13 @@ class LeadingApp:
         if why != self._why:
             _log.warning("%s: this server waits", why)
         self._refused, self._why = "", why
+
+    async def _rank_meanwhile(self, why: Exception) -> None:
+        """Rank with the model of the cache, until somebody leads."""
+        if self._meanwhile is None:
+            self._meanwhile = await asyncio.to_thread(self._stand_in, why)
+        elif isinstance(model := self._meanwhile.models.single, StandIn):
+            model.wait_for(why)
 
     async def _lead(self, app: RankingApp) -> None:
         """Serve, until the lead is lost or the server stops."""

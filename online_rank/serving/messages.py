@@ -337,6 +337,7 @@ class Ready(TypedDict):
     remedy: NotRequired[str]
     error: NotRequired[Annotated[str, about("why requests should go elsewhere")]]
     disk_full: NotRequired[Annotated[str, about("why nothing is learned now; rankings continue")]]
+    read_only: NotRequired[Annotated[str, about("why the state cannot be opened or written; rankings continue")]]
 
 
 class Refusal(TypedDict):

@@ -14,6 +14,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.utils import floatToGoString
 
 from online_rank.serving.clock import CLOCK
+from online_rank.serving.durable import is_for_room
 from online_rank.serving.readers import AnyModels
 from online_rank.serving.served import ServedModel, seconds_ahead
 
@@ -138,7 +139,7 @@ class Figures:
         yield "clock_step_seconds", text, CLOCK.step
         stopped = sum(not model.commits.is_working for model in models)
         yield "learning_stopped", "Models that learn nothing, since their journal cannot be written", stopped
-        full = sum(model.commits.full is not None for model in models)
+        full = sum(model.commits.full is not None and is_for_room(model.commits.full) for model in models)
         yield "disk_full", "Models that learn nothing until there is room on the disk", full
         failing = sum(model.durable.checkpoint_failure is not None for model in models)
         yield "checkpoints_failing", "Models whose last checkpoint could not be written", failing

@@ -3,16 +3,19 @@
 import asyncio
 import collections
 import contextlib
+import functools
 import logging
 from collections.abc import Callable, Collection, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
 from online_rank import arguments
+from online_rank.serving.cached import Cache
 from online_rank.serving.durable import DurableService
 from online_rank.serving.protocol import RankingService
-from online_rank.serving.replacing import keep_snapshot
+from online_rank.serving.replacing import keep_in_cache, keep_snapshot
 from online_rank.serving.served import Answer, ServedModel, answered
+from online_rank.serving.starting import StandIn, open_again, stand_in
 from online_rank.serving.tenants import KEY, Keys, usage_of
 from online_rank.serving.workers import REMEDY
 from online_rank.storage.folder import FolderInUse
@@ -62,6 +65,8 @@ class Models:
         For how many days the model with which each began is kept in the directory; 0 for none.
     remember
         As for `DurableService`.
+    cache
+        A folder that keeps the single model once a minute: it ranks while the state cannot be opened; None for none.
     only
         The single model, if it exists already.
 
@@ -71,12 +76,15 @@ class Models:
         `by_key` is set without a directory to move models to.
     CheckpointError
         Another process uses the directory.
+
+    Notes
+    -----
+    If a directory cannot be opened, since the disk is full or fails, nobody may write to it, or it is damaged, its model only
+    ranks until it can be opened (`online_rank.serving.starting`).
     """
 
-    #: The single model, if it is here for as long as these are; otherwise `answer` finds one.
+    #: The single model, which `answer` asks at once; otherwise it finds one.
     single: ServedModel | None = None
-    #: Why requests should go elsewhere; empty if they should not.
-    why_not_ready = ""
 
     def __init__(
         self,
@@ -93,6 +101,7 @@ class Models:
         idle: float | None = None,
         snapshots: int = 0,
         remember: float = 86_400.0,
+        cache: str | Path | None = None,
         only: ServedModel | None = None,
     ) -> None:
         arguments.flag("by_key", by_key)
@@ -112,11 +121,23 @@ class Models:
         if snapshots and directory is None:
             raise ValueError("snapshots need a directory (--checkpoint) to keep models in")
 
+        if by_key and cache is not None:
+            raise ValueError("a cache is for a single model")
+        kept_in = None if cache is None else Cache(cache)
+
+        def opened(path: str | Path | None) -> ServedModel:
+            return ServedModel(DurableService(make(), path, every, replace_model, remember), idle, snapshots, kept_in)
+
         def served(path: str | Path | None) -> ServedModel:
-            return ServedModel(DurableService(make(), path, every, replace_model, remember), idle, snapshots)
+            try:
+                return opened(path)
+            except (OSError, ValueError) as error:
+                if path is None or is_postgres(path):
+                    raise
+                return stand_in(make, path, error, lambda: opened(path), replace_model=replace_model, cache=kept_in)
 
         self.by_key = by_key
-        self._n_snapshots = snapshots
+        self._keeps_models = snapshots > 0 or cache is not None
         self._make, self._served = make, served
         self._max_open = max_open
         self._max_keys = max_keys
@@ -141,6 +162,18 @@ class Models:
         except FolderInUse as error:
             one = "one process at a time serves it. If it is a worker of the same server"
             raise FolderInUse(f"{error}; {one}, {REMEDY}") from None
+
+    @property
+    def why_not_ready(self) -> str:
+        """Why requests should go elsewhere; empty if they should not."""
+        return "" if self.single is None else self.single.why_not_ready
+
+    def exchange(self, key: str, opened: ServedModel) -> None:
+        """Let another model serve from now on: one whose state was opened takes the place of the one that only ranked."""
+        self._put_away_counts.update(self.open_models[key].counts())
+        self.open_models[key] = opened
+        if not self.by_key:
+            self.single = opened
 
     @property
     def n_keys(self) -> int:
@@ -274,8 +307,12 @@ class Models:
     def watches(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
         """What happens when no requests come, as long as each of these runs."""
         is_swept = self.by_key and (self._ttl is not None or self._max_bytes is not None)
-        needed = {self._watch_the_clock: self._idle, self._watch_the_disk: is_swept, self._watch_the_days: self._n_snapshots}
-        return [watch for watch, is_needed in needed.items() if is_needed]
+        needed = {self._watch_the_clock: self._idle, self._watch_the_disk: is_swept, self._watch_the_days: self._keeps_models}
+        lacks_state = self.by_key or (isinstance(self.single, StandIn) and self.single.again is not None)
+        return [
+            *(watch for watch, is_needed in needed.items() if is_needed),
+            *([functools.partial(open_again, self)] if lacks_state else []),
+        ]
 
     async def begin(self) -> None:
         """Nothing has to be done before the server listens."""
@@ -288,15 +325,18 @@ class Models:
                 model.let_time_pass()
 
     async def _watch_the_days(self) -> None:
-        """Keep the models in memory with which each day begins, as long as this runs."""
+        """Keep the models in memory with which each day begins, and the present one in the cache, as long as this runs."""
         while True:
             for model in [*self.open_models.values()]:
                 await keep_snapshot(model)
+                await keep_in_cache(model)
             await asyncio.sleep(_SECONDS_BETWEEN_SWEEPS)
 
     async def close(self) -> None:
         """Write all models to the disk, and close them."""
         await asyncio.gather(*self._opening.values(), return_exceptions=True)
+        for model in self.open_models.values():
+            await keep_in_cache(model)
         await asyncio.gather(*(model.close() for model in self.open_models.values()))
         self.open_models.clear()
         if self.by_key:
@@ -357,7 +397,7 @@ class Models:
         """Move models to the disk to make room for one more: those used longest ago first, but none with waiting requests."""
         tried: set[str] = set()
         while len(self.open_models) >= self._max_open:
-            idle = (k for k, model in self.open_models.items() if model.is_idle and model.commits.is_working)
+            idle = (k for k, model in self.open_models.items() if _may_go(model))
             oldest = next((k for k in idle if k not in tried and not self._awaited[k]), None)
             if oldest is None:
                 return
@@ -375,6 +415,11 @@ class Models:
             _log.error("key %s: not written to the disk: %s", key, error)
             self._put_away_counts.subtract(model.counts())
             self.open_models[key] = model
+
+
+def _may_go(model: ServedModel) -> bool:
+    """Whether a model may be moved to the disk: nobody uses it, and it has written what it has to write."""
+    return model.is_idle and (model.commits.is_working or isinstance(model, StandIn))
 
 
 def required(key: str | None) -> str:

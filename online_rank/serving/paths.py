@@ -12,6 +12,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from online_rank.base import abilities_of
 from online_rank.serving import curves, replacing
 from online_rank.serving.asgi import Limits, Refused
+from online_rank.serving.durable import is_for_room
 from online_rank.serving.messages import BINARY
 from online_rank.serving.metrics import Figures
 from online_rank.serving.openapi import description, description_page
@@ -168,8 +169,9 @@ class Paths:
         models = self._models.open_models.values()
         ahead = seconds_ahead(models)
         found = {"seconds_ahead": round(ahead, 3), "remedy": _REMEDY_OF_TIMES} if ahead else {}
-        if full := [str(model.commits.full) for model in models if model.commits.full is not None]:
-            found["disk_full"] = full[0]
+        for model in models:
+            if (full := model.commits.full) is not None:
+                found["disk_full" if is_for_room(full) else "read_only"] = str(full)
         if why := self._models.why_not_ready:
             found["error"] = why
         return _status(not self._has_failed() and not self.stopping.is_set() and not why, found)

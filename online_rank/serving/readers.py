@@ -15,6 +15,7 @@ from typing import Any
 from online_rank.base import abilities_of, ranker_of
 from online_rank.base.undo import all_or_nothing
 from online_rank.serving.asgi import ANOTHER_LEADS
+from online_rank.serving.cached import MOST_MODEL, Cache
 from online_rank.serving.durable import DurableService
 from online_rank.serving.elsewhere import message_of
 from online_rank.serving.messages import BINARY, BINARY_BEGINS, Rank
@@ -24,8 +25,7 @@ from online_rank.serving.protocol import RankingService, other_kind
 from online_rank.serving.reading import RequestError, read
 from online_rank.serving.replacing import tried
 from online_rank.serving.served import Answer, ServedModel, answered
-from online_rank.storage.files import ModelFileError, from_bytes, write_atomically
-from online_rank.storage.own import read_own
+from online_rank.storage.files import ModelFileError, from_bytes
 from online_rank.support.lazy import needs
 
 _log = logging.getLogger("online_rank.serving")
@@ -38,8 +38,8 @@ _COUNTED = 20
 #: What the learner answers to a reader whose token it does not know, or that may not do what readers do.
 _NO_TOKEN = (401, 403)
 _OTHER_TOKEN = "the learner refuses the token of this reader: its first token with the role admin must be one of the learner's"
-#: Most bytes and seconds of the learner's model, and most bytes of another answer.
-_MOST_MODEL, _MOST_SECONDS, _MOST_ANSWER = 1 << 30, 300.0, 1 << 26
+#: Most seconds of the learner's model, and most bytes of another answer.
+_MOST_SECONDS, _MOST_ANSWER = 300.0, 1 << 26
 #: What an ETag looks like (RFC 9110), of a sensible length.
 _ETAG = re.compile(r'(?:W/)?"[!#-~]{0,200}"')
 _AWAY = 503, {"error": "the learner cannot be reached: nothing is learned now; send this again"}
@@ -113,9 +113,7 @@ class ReaderModels:
         # A few megabytes of an answer that is compressed may be gigabytes.
         headers["Accept-Encoding"] = "identity"
         self._http: Any = httpx.AsyncClient(base_url=self._learner, headers=headers, timeout=PATIENCE)
-        self._cache = None if cache is None else Path(cache).absolute()
-        if self._cache is not None:
-            self._cache.mkdir(mode=0o700, exist_ok=True)
+        self._cache = None if cache is None else Cache(cache)
         self._why_failed = ""
         # No two readers draw alike, and none does again after a restart.
         self._first_draw = zlib.crc32(f"{name} {time.time_ns()}".encode()) << _COUNTED
@@ -225,7 +223,7 @@ class ReaderModels:
         began, headers = time.monotonic(), {"If-None-Match": known.etag} if known and known.etag else {}
         why = ""
         try:
-            status, content, etag = await self._fetched("GET", "/model", key, _MOST_MODEL, headers=headers)
+            status, content, etag = await self._fetched("GET", "/model", key, MOST_MODEL, headers=headers)
             if status == 304 and not headers:
                 raise ValueError("it answered that a model is unchanged which was not asked for")
             if status == 200 and not _ETAG.fullmatch(etag):
@@ -248,7 +246,8 @@ class ReaderModels:
         elif status == 200:
             await self._take(key, content, etag, began)
         elif known is None:
-            if (kept := await asyncio.to_thread(self._cached, key)) is None:
+            kept = None if self._cache is None else await asyncio.to_thread(self._cache.get, key)
+            if kept is None:
                 why = _OTHER_TOKEN if self._is_refused else f"no model can be read from the learner ({status})"
                 raise KeyRefused(503, f"{why}, and none is in the cache")
             await self._take(key, kept, "", float("-inf"))
@@ -270,10 +269,7 @@ class ReaderModels:
             return
         known.checked = max(checked, known.checked) if checked > float("-inf") else time.monotonic()
         if self._cache is not None and etag:
-            try:
-                await asyncio.to_thread(write_atomically, self._cache / _file(key), content, 0o600)
-            except OSError as error:
-                _log.error("the learner's model cannot be kept in the cache: %s", error)
+            await asyncio.to_thread(self._cache.put, content, key)
 
     def _tell(self, why: str) -> None:
         """Log a look at the learner's model that failed: as a warning, if the last one did not fail in the same way."""
@@ -281,17 +277,6 @@ class ReaderModels:
             level = logging.INFO if why == self._why_failed else logging.WARNING
             _log.log(level, "the model of the learner, %s, cannot be looked at: %s", self._learner, why)
         self._why_failed = why
-
-    def _cached(self, key: str) -> bytes | None:
-        if self._cache is None:
-            return None
-        try:
-            return read_own(self._cache, _file(key), _MOST_MODEL)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            _log.error("the model in the cache is not used: %s", error)
-            return None
 
     async def begin(self) -> None:
         """Read the single model, if the learner or the cache has it."""
@@ -357,8 +342,3 @@ class ReaderModels:
 
 #: The models of a server: its own, or the models of a learner.
 AnyModels = Models | ReaderModels
-
-
-def _file(key: str) -> str:
-    """The name of the file of a key's model in the cache."""
-    return f"{key or 'model'}.npz"

@@ -333,6 +333,8 @@ class Evidence(NamedTuple):
     keys: tuple[str, ...]
 
 
+#: The fields that say who gives feedback.
+GIVERS = "session", "user"
 #: The evidence of feedback that names no session and no user.
 NO_EVIDENCE = Evidence(0, ())
 
@@ -341,7 +343,11 @@ def evidence_of(message: Any, at: float | None) -> Evidence:
     """The evidence in feedback of a time."""
     if message.session is UNSET and message.user is UNSET:
         return NO_EVIDENCE
-    given = [(kind, name) for kind in ("session", "user") if (name := getattr(message, kind)) is not UNSET]
-    texts = [f"{kind} {name}".encode(errors="surrogatepass") for kind, name in given]
-    keys = tuple([hashlib.blake2b(text, digest_size=12).hexdigest() for text in texts])
+    given = [(kind, name) for kind in GIVERS if (name := getattr(message, kind)) is not UNSET]
+    keys = tuple([evidence_key(kind, name) for kind, name in given])
     return Evidence(int((CLOCK.now() if at is None else at) // DAY), keys)
+
+
+def evidence_key(kind: str, name: Any) -> str:
+    """The digest of a session or a user that gives feedback."""
+    return hashlib.blake2b(f"{kind} {name}".encode(errors="surrogatepass"), digest_size=12).hexdigest()

@@ -97,6 +97,20 @@ async def keep_snapshot(served: ServedModel) -> None:
         served.n_users -= 1
 
 
+async def keep_in_cache(served: ServedModel) -> bool:
+    """Keep the present model in the cache of a service that has one. Returns whether no cache has another model."""
+    kept, version = served.kept, served.version
+    if kept.cache is not None and kept.cached != version and served.durable.keeps:
+        try:
+            if not await asyncio.to_thread(kept.cache.put, served.model_file()):
+                return False
+        except (TypeError, ValueError) as error:
+            _log.error("the model cannot be kept in the cache: %s", error)
+            return False
+        kept.cached = version
+    return True
+
+
 @answering
 async def forget(served: ServedModel, request: bytes, /) -> Answer:
     """Forget queries, and the features that their context made (`Forget`); the files have none of it when this returns."""
@@ -114,6 +128,8 @@ async def forget(served: ServedModel, request: bytes, /) -> Answer:
             served.forgotten(done.features)
             for day, content in changed.items():
                 await asyncio.to_thread(served.kept.put, content, day)
+            if not await keep_in_cache(served):
+                raise OSError("the cache has the model as it was")
             await served.commits.checkpoint()
         except ValueError as error:
             return 409, {"error": str(error)}

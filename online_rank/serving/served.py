@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Any, Concatenate, ParamSpec
 
 from online_rank.base.anatomy import learned_measure
+from online_rank.serving.cached import Cache
 from online_rank.serving.clock import CLOCK
 from online_rank.serving.commit import CommitError, GroupCommit, begun_in_thread
 from online_rank.serving.course import Today
@@ -72,12 +73,18 @@ class ServedModel:
         After how many seconds without a request time passes by the clock; None for never.
     snapshots
         For how many days the model with which each began is kept; 0 for none.
+    cache
+        Keeps the present model, to rank while the state cannot be opened; None for none.
     """
 
     #: What is answered to requests to replace it, or to take rankings from elsewhere; None if they are answered.
     refusal: Answer | None = None
+    #: Why requests should go elsewhere; empty if they should not.
+    why_not_ready = ""
 
-    def __init__(self, durable: DurableService, idle: float | None = None, snapshots: int = 0) -> None:
+    def __init__(
+        self, durable: DurableService, idle: float | None = None, snapshots: int = 0, cache: Cache | None = None
+    ) -> None:
         self.durable = durable
         self.commits = GroupCommit(durable)
         service = durable.service
@@ -97,7 +104,7 @@ class ServedModel:
         recovered = durable.store is not None and service.n_changes > 0
         self.read_until = self._back_until = time.monotonic() + _AFTER_RESTART if recovered else 0.0
         self._arrival = asyncio.Event()
-        self.kept = KeptModels(durable.store, snapshots)
+        self.kept = KeptModels(durable.store, snapshots, cache)
         # It continues the service's account of losses, which outlives the process.
         self.monitor = Monitor(learned_measure(service.model), service.served, clicks=service.draws)
         self.inputs = self._inputs()

@@ -3,6 +3,7 @@
 import datetime
 import re
 
+from online_rank.serving.cached import Cache
 from online_rank.serving.clock import CLOCK
 from online_rank.serving.forgetting import without
 from online_rank.serving.messages import Forget
@@ -24,10 +25,15 @@ class KeptModels:
         Where the files are; None keeps only the model before.
     n_days
         For how many days they are kept.
+    cache
+        A folder that has the present model, too; None for none.
     """
 
-    def __init__(self, store: StateStore | None, n_days: int = 0) -> None:
+    def __init__(self, store: StateStore | None, n_days: int = 0, cache: Cache | None = None) -> None:
         self._store, self._n_days, self._day = store, n_days, ""
+        self.cache = cache
+        #: The version of the model in the cache, once this process has put one there.
+        self.cached = ""
         self._previous: bytes | None = None
 
     @property

@@ -22,7 +22,17 @@ _MOST = 2**32 - 1
 
 
 class ModelFileError(ValueError):
-    """A file is not a model that this version of online_rank can restore; the message gives the reason."""
+    """A file is not a model that this version of online_rank can restore; the message gives the reason.
+
+    Attributes
+    ----------
+    later : bool
+        Whether it is whole, and a later version has written it.
+    """
+
+    def __init__(self, message: str, *, later: bool = False) -> None:
+        super().__init__(message)
+        self.later = later
 
 
 def write_archive(members: Iterable[tuple[str, bytes]]) -> bytes:

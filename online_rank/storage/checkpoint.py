@@ -182,7 +182,7 @@ def _value_of(row: Any, rows: Rows) -> Any:
             raise ModelFileError("a state is damaged (its digest is wrong)")
         return assembled(manifest, piece)
     except ModelFileError as error:
-        raise ModelFileError(f"{rows.path}: {error}") from None
+        raise ModelFileError(f"{rows.path}: {error}", later=error.later) from None
 
 
 def _sealed(change: int, notes: bytes, manifest: bytes) -> bytes:

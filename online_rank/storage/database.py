@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from online_rank.storage.folder import CheckpointError, ValueRefused, identity, open_in, sync_directory
 
-#: Number of pages of the write-ahead log from which it is moved into the database.
-_MANY_PAGES = 1000
+#: Number of pages of the write-ahead log from which it is moved into the database; and where the disk is nearly full.
+_MANY_PAGES, _FEW_PAGES = 1000, 32
 #: Pages that the connections of the writer and of readers keep, in KiB: by the default of 2 MB, the memory of many models
 #: grows with their files.
 _CACHE_KIB, _READER_KIB = 192, 32
@@ -36,6 +36,8 @@ _SLICE = 2047
 _NUMBERS = {"SQLITE_FULL": errno.ENOSPC, "SQLITE_CANTOPEN": errno.EMFILE, "SQLITE_READONLY": errno.EROFS}
 #: SQLite tells a full disk only where the system says ENOSPC, and not from a quota or a limit of the size of files.
 _NOT_WRITTEN = ("SQLITE_IOERR_WRITE", "SQLITE_IOERR_SHMSIZE")
+#: Numbers of the errors that say that there is no room.
+FULL = errno.ENOSPC, errno.EDQUOT, errno.EFBIG
 _DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_FORMAT")
 
 
@@ -222,6 +224,8 @@ class Database(Rows):
                     self._connection.execute("ROLLBACK")
                 raise
         self._pages += _LEAST_PAGES + n_bytes // 4096
+        if _FEW_PAGES <= self._pages < _MANY_PAGES and self._lacks_room():
+            self._pages = _MANY_PAGES
         self._see()
 
     def sync(self) -> None:
@@ -259,6 +263,21 @@ class Database(Rows):
             with self._translated():
                 self._checkpoint("PASSIVE")
             self._pages = 0
+
+    def moved_log(self) -> bool:
+        """Move the log into the database, where the disk is full: the next transactions then take the place that it has.
+
+        Returns whether they do: a reader may need the log, and the database may lack room to grow.
+        """
+        with self._translated():
+            _, length, moved = self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        self._pages = 0
+        return 0 < length == moved
+
+    def _lacks_room(self) -> bool:
+        """Whether the disk has so little room that the database may soon not grow by what the log has."""
+        disk = os.statvfs(self._file)
+        return disk.f_bavail * disk.f_frsize < 2 * 4096 * self._pages
 
     @property
     def is_untidy(self) -> bool:
@@ -329,6 +348,27 @@ def reader(path: str | os.PathLike[str], name: str) -> Rows:
         rows.close()
         raise
     return rows
+
+
+@contextlib.contextmanager
+def at_rest(path: Path, name: str) -> Iterator[Rows]:
+    """A database as it lies in a folder that this process has locked: nothing is written, not even what readers share.
+
+    Raises OSError if the file is missing or cannot be read, CheckpointError if it is damaged.
+    """
+    file, log = path.absolute() / name, path.absolute() / f"{name}-wal"
+    file.stat()
+    # What lies in the log counts. SQLite takes none that is missing, and would have to create it.
+    how = "vfs=unix-none" if log.is_file() and log.stat().st_size else "immutable=1"
+    rows = Rows(file, sqlite3.connect(f"{file.as_uri()}?mode=ro&{how}", uri=True, isolation_level=None))
+    try:
+        with rows._translated():
+            # Before the log is read: its index is then in this process alone.
+            rows._connection.execute("PRAGMA locking_mode=EXCLUSIVE").fetchall()
+            rows._connection.execute("BEGIN")
+        yield rows
+    finally:
+        rows.close()
 
 
 @contextlib.contextmanager

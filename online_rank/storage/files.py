@@ -249,7 +249,8 @@ def _read_header(text: bytes) -> dict[str, Any]:
     if version > FORMAT_VERSION:
         raise ModelFileError(
             f"format version {version} was written by online_rank {_writer(header)}; this is online_rank {__version__}, which "
-            f"reads versions up to {FORMAT_VERSION}: upgrade online_rank"
+            f"reads versions up to {FORMAT_VERSION}: upgrade online_rank",
+            later=True,
         )
     return header
 

@@ -81,7 +81,8 @@ def assembled(manifest: bytes, read: Callable[[bytes], bytes | None]) -> Any:
             writer = str(fields.get("library", "of a later version"))[:40]
             raise ModelFileError(
                 f"format {str(fields['format'])[:20]} was written by online_rank {writer}; this is online_rank {__version__}, "
-                f"which reads formats up to {FORMAT_VERSION}: upgrade online_rank"
+                f"which reads formats up to {FORMAT_VERSION}: upgrade online_rank",
+                later=True,
             )
         header = joined(fields["header"])
         arrays = [np.frombuffer(joined(names), numeric(dtype)).reshape(shape) for dtype, shape, names in fields["arrays"]]

@@ -15,16 +15,17 @@ import errno
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from online_rank.storage.checkpoint import STATE, database_in
-from online_rank.storage.database import Query, digest_of, reader
+from online_rank.storage.database import FULL, Query, digest_of, reader
 from online_rank.storage.files import write_atomically
 from online_rank.storage.folder import OWNER, CheckpointError, Folder, identity, open_in, sync_directory
 from online_rank.storage.journal import TABLES, Journal
 from online_rank.storage.saved import Saved
+from online_rank.storage.store import Change
 
 _COUNT = "acknowledged"
 _COUNT_SIZE = 128
@@ -159,6 +160,19 @@ class StateDirectory(Folder, Journal):
             self._database.require_in_place()
             raise
 
+    def append(self, changes: Sequence[Change], wait: bool) -> None:
+        """Write changes, in order; on a full disk into the place of what has been moved into the database."""
+        try:
+            super().append(changes, wait)
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            with contextlib.suppress(OSError):
+                if self._database.moved_log():
+                    super().append(changes, wait)
+                    return
+            raise
+
     def file(self, name: str) -> bytes | None:
         """A file in the folder; None if it is missing."""
         try:
@@ -200,6 +214,12 @@ class StateDirectory(Folder, Journal):
     def is_untidy(self) -> bool:
         """Whether `tidy` has something to do."""
         return self._database.is_untidy or self._count.is_late
+
+
+def has_state(folder: Path) -> bool:
+    """Whether something of a state lies in a folder. Raises OSError if nobody can tell."""
+    sizes = [path.stat().st_size for path in (folder / STATE, folder / f"{STATE}-wal", folder / _COUNT) if path.exists()]
+    return any(sizes)
 
 
 def write_count(folder: Path, run: str, change: int) -> None:

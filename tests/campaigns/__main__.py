@@ -27,6 +27,8 @@ status is 1 if anything went wrong. `--write` puts the figures into `tests/campa
   `LIFETIME` has, and draws it there.
 - poison: how far an attacker moves a service: votes of one name and of invented ones, grades that are reversed, texts for
   numbers and invented levels, clicks of one name; and how often a comparison of equal models is decided.
+- river: 20,000 queries through `TargetAgg`, `TFIDF`, one-hot levels and a `Rolling` mean in a union, before the default, with
+  `ADWIN` next to it, saved and loaded in the middle: the second half takes as much time and memory as the first.
 - soak: a long stream through the service of 20 tenants, with grades and with events in windows: memory, descriptors and files;
   workers of keys that are killed and change in number (`keyed`).
 """
@@ -64,6 +66,7 @@ from tests.campaigns import (
     lifetime,
     poison,
     races,
+    rivers,
     rows,
     rule,
     soak,
@@ -133,6 +136,9 @@ PARTS: dict[str, dict[str, Campaign]] = {
         "odd values and invented levels": Campaign(4, lambda seed: poison.texts(seed)),
         "clicks of one name in a history": Campaign(4, lambda seed: poison.history(seed)),
         "comparisons of equal models": Campaign(9, lambda seed: poison.promises(50, seed)),
+    },
+    "river": {
+        "20,000 queries behind river's transformers": Campaign(3, lambda seed: rivers.rivers(seed=seed)),
     },
     "soak": {
         "grades": Campaign(1, lambda seed: soak.soak_grades(1_000_000, seed)),

@@ -33,6 +33,7 @@ from tests.campaigns import (
     lifetime,
     poison,
     races,
+    rivers,
     rows,
     soak,
     threads,
@@ -350,6 +351,22 @@ def test_a_life_continues_where_it_stopped_and_complains_of_what_grows(tmp_path,
     same = lifetime.made()
     lifetime.live(same, 0, 2, 0)
     assert to_bytes(load(tmp_path / "model.npz")) == to_bytes(same)
+
+
+@pytest.mark.slow
+def test_a_pipeline_of_river_continues_from_its_file(monkeypatch):
+    monkeypatch.setattr(rivers, "_look_at", lambda *_: None)  # It is young.
+    found = rivers.rivers(500)
+    assert (found.counts["queries"], [each for each in found.wrong if "loaded" in each]) == (500, [])
+
+
+def test_a_pipeline_that_slows_down_or_grows_is_noticed():
+    found, flat, rising = Found(), np.full(40, 2.0), np.linspace(1.0, 2.0, 40)
+    rivers._look_at(found, flat, flat)
+    assert found.wrong == []
+    rivers._look_at(found, rising, flat)
+    rivers._look_at(found, flat, rising)
+    assert ["of the time" in found.wrong[0], "of the memory" in found.wrong[1]] == [True, True]
 
 
 def test_readings_of_a_life_are_compared_with_their_median():

@@ -84,15 +84,15 @@ def events_of(n, n_keys=3):
     return [(key, json.dumps(request).encode()) for key, request in events]
 
 
-def uninterrupted(events):
-    """Digest and figures of each key."""
+def uninterrupted(events, began):
+    """Digest and figures of each key; an event comes each millisecond from a time on."""
 
     class State(dict):
         get_bytes, set_bytes, delete = dict.get, dict.__setitem__, dict.__delitem__
 
     handle, states, stats = KeyedRankers(make_service, every=20), {}, {}
     for offset, (key, request) in enumerate(events):
-        answer = handle.event(request, key, states.setdefault(key, State()), "events", 0, offset)
+        answer = handle.event(request, key, states.setdefault(key, State()), "events", 0, offset, began + offset)
         if "stats" in answer:
             stats[key] = hashlib.sha256(to_bytes(handle.service(key, states[key]))).hexdigest(), answer["stats"]
     return stats
@@ -161,11 +161,13 @@ def transact(setting, topic, value, end):
 def survive(setting, folder, keep_state, kills):
     """Let workers be killed `kills` times at random events, check what the last one knows, and give the number of answers."""
     events = events_of(60)
-    expected = uninterrupted(events)
+    # The time of a message is the time of its query, and a part of the state.
+    began = int(1000 * time.time())
+    expected = uninterrupted(events, began)
     app = create(setting, folder, setting.events, setting.answers)
     with app.get_producer() as producer:
-        for key, request in events:
-            producer.produce(setting.events, key=key.encode(), value=request)
+        for offset, (key, request) in enumerate(events):
+            producer.produce(setting.events, key=key.encode(), value=request, timestamp=began + offset)
     # No worker lives longer than there are events left.
     deaths = np.random.default_rng(kills + keep_state).choice(np.arange(1, len(events)), kills, replace=False)
     workers = Workers(setting, folder, keep_state)

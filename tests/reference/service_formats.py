@@ -1,12 +1,15 @@
-"""A folder of a service as each version wrote it, and what the service answered then.
+"""The state of a service as each version wrote it, in a folder and in PostgreSQL, and what the service answered then.
 
     python -m tests.reference.service_formats
 
-writes `tests/storage/formats/VERSION/service` with the code that is imported, unless it exists. Every later version must read
-it. Run it before each release.
+writes `tests/storage/formats/VERSION/service` and `.../postgresql` with the code that is imported, unless they exist; the
+second needs PostgreSQL's programs. Every later version must read them. Run it before each release.
 """
 
 import json
+import os
+import re
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +18,10 @@ import online_rank
 from online_rank import AdditiveRanker
 from online_rank.serving import RankingService
 from online_rank.serving.durable import DurableService
+from tests.reference import postgresql
 
 FOLDERS = Path(__file__).parents[1] / "storage" / "formats"
-ANSWERS = "answers.json"
+ANSWERS, DUMP = "answers.json", "dump.sql"
 
 
 def documents(rng):
@@ -40,10 +44,10 @@ def handled(durable, request):
     return reply.answer
 
 
-def write(folder):
-    """A service that learned 54 of 60 queries, a checkpoint after 41 of them, and what it answers then."""
+def write(place, folder):
+    """A service that learned 54 of 60 queries, a checkpoint after 41 of them, and, in a folder, what it answers then."""
     rng = np.random.default_rng(3)
-    durable = DurableService(RankingService(AdditiveRanker()), folder)
+    durable = DurableService(RankingService(AdditiveRanker()), place)
     for number in range(60):
         asked = documents(rng)
         handled(durable, {"id": number, "docs": asked})
@@ -59,10 +63,34 @@ def write(folder):
     (folder / ANSWERS).write_text(json.dumps(told, indent=1) + "\n")
 
 
+def dumped(server):
+    """The schema of a service in a database, and what is in it, as SQL; without what differs from one dump to the next."""
+    command = [server.bin / "pg_dump", "--schema=online_rank", "--no-owner", "--no-acl", "--inserts", server.address]
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return re.sub(r"(?m)^(--.*|\\(un)?restrict .*|SET transaction_timeout.*|)\n", "", text)
+
+
+def restore(server, text):
+    """Put a dump into an empty database."""
+    command = [server.bin / "psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", server.address]
+    subprocess.run(command, check=True, input=text, text=True, stdout=subprocess.DEVNULL)
+
+
+def _write_postgresql(folder):
+    with postgresql.running() as server:
+        write(server.address, folder)
+        (folder / DUMP).write_text(dumped(server))
+
+
 if __name__ == "__main__":
-    target = FOLDERS / online_rank.__version__ / "service"
-    if target.exists() and any(target.iterdir()):
-        print(f"{target} exists")
-    else:
-        write(target)
+    for name in ("service", "postgresql"):
+        target = FOLDERS / online_rank.__version__ / name
+        if target.exists() and any(target.iterdir()):
+            print(f"{target} exists")
+            continue
+        os.makedirs(target, exist_ok=True)
+        if name == "service":
+            write(target, target)
+        else:
+            _write_postgresql(target)
         print(f"wrote {target}")

@@ -466,3 +466,36 @@ def test_words_leave_no_text_and_an_entry_of_the_context_leaves_no_trace(tmp_pat
         scenario,
         Models(lambda: RankingService(AdditiveRanker(trees=0, kinds={"title": "text", "q": "text"})), directory=tmp_path),
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("many", [3, 40])
+def test_the_default_forgets_a_user_of_the_context_wherever_one_is(many, tmp_path):
+    """Waiting queries, the journal, levels, words, snapshots of days, and what the user has clicked today."""
+
+    async def scenario(client, app):
+        for i in range(many):
+            name = USER if i % 2 else f"user {i % 5}"
+            query = ranked(f"q{i}", name, docs={"a": {"price": 1.0, "brand": "x"}, "b": {"price": 2.0 + i, "brand": "y"}})
+            assert (await client.post("/rank", json=query)).status_code == 200
+            learned = {"id": f"q{i}", "grades": {"a": 0, "b": 1 + i % 2}, "user": name, "session": f"session of {name}"}
+            assert (await client.post("/learn", json=learned)).status_code == 200
+        await client.post("/rank", json=ranked("waits", USER))
+        await client.post("/rank", json=ranked("stays", "user 0"))
+        await client.post("/learn", json={"cmd": "save"})
+        (model,) = app.models.open_models.values()
+        await asyncio.to_thread(model.kept.put, model.model_file(), "2026-01-02")
+        service = model.durable.service
+        n_known = len(service._evidence)
+        forgotten = (await client.post("/forget", json={"context": {"user": USER}})).json()["forgotten"]
+        assert (forgotten["waiting"], service.n_waiting) == (1, 1)
+        assert len(service._evidence) == n_known - 1
+        assert (await client.post("/forget", json={"context": {"session": f"session of {USER}"}})).status_code == 200
+        assert len(service._evidence) == n_known - 2
+        kept = [from_bytes(path.read_bytes()) for path in tmp_path.glob("snapshot-*.npz")]
+        assert kept
+        assert not [text for each in (service.model, *kept) for text in strings_of(each) if USER in text]
+        assert USER.encode() not in contents(tmp_path)
+
+    run(scenario, Models(lambda: RankingService(AdditiveRanker()), directory=tmp_path, snapshots=5))
+    assert USER.encode() not in contents(tmp_path)

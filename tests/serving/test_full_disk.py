@@ -19,7 +19,8 @@ from online_rank.serving.clock import CLOCK  # noqa: E402
 from online_rank.serving.durable import DurableService, read_service  # noqa: E402
 from online_rank.serving.replacing import forget  # noqa: E402
 from online_rank.serving.served import ServedModel  # noqa: E402
-from online_rank.storage.checkpoint import Generations  # noqa: E402
+from online_rank.storage.checkpoint import STATE, Generations  # noqa: E402
+from online_rank.storage.database import reading  # noqa: E402
 from online_rank.storage.files import to_bytes  # noqa: E402
 from online_rank.storage.saved import saved_state  # noqa: E402
 from online_rank.storage.state import StateDirectory  # noqa: E402
@@ -43,24 +44,37 @@ def small_disk(place):
 
 
 @contextlib.contextmanager
+def being_read(place):
+    """Somebody reads the state: the log stays, and what is in it takes its place."""
+    if not (place / STATE).exists():
+        yield
+        return
+    with reading(place, STATE) as rows:
+        rows._connection.execute("SELECT count(*) FROM journal").fetchone()
+        yield
+
+
+@contextlib.contextmanager
 def filled(place, store):
     """The file system has no room."""
-    with contextlib.suppress(OSError), open(place.parent / "other", "wb", buffering=0) as other:
-        while True:
-            other.write(bytes(4096))
-    yield
-    (place.parent / "other").unlink()
+    with being_read(place):
+        with contextlib.suppress(OSError), open(place.parent / "other", "wb", buffering=0) as other:
+            while True:
+                other.write(bytes(4096))
+        yield
+        (place.parent / "other").unlink()
 
 
 @contextlib.contextmanager
 def short_files(place, store):
     """No file may be longer than the log is now (EFBIG)."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, ((place / "state.db-wal").stat().st_size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    with being_read(place):
+        resource.setrlimit(resource.RLIMIT_FSIZE, ((place / "state.db-wal").stat().st_size, before[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @contextlib.contextmanager
@@ -291,3 +305,31 @@ def test_what_is_not_forgotten_on_a_full_disk_is_not_said_to_be():
         assert answer["error"].startswith("the disk is full; nothing is learned until there is room")
 
     asyncio.run(scenario())
+
+
+@pytest.mark.slow
+def test_on_a_small_disk_the_log_makes_room_for_what_is_learned(tmp_path):
+    """It grew to megabytes next to a state of kilobytes, and each request was refused although there was room again."""
+    place = tmp_path / "disk" / "state"
+
+    async def scenario(clients):
+        async def learn(number):
+            return await clients.client.post("/learn", json={"id": number, "docs": DOCS, "grades": {"a": 0, "b": 2}})
+
+        for number in range(20):
+            assert (await learn(number)).status_code == 200
+        assert not (await clients.app.models.get(None)).durable.store.is_untidy
+        with filled(place.parent / "nobody", None):
+            refused = 0
+            while (await learn(f"without room {refused}")).status_code == 200:
+                refused += 1
+            # Room for the state, and not for a log that continues at its end.
+            os.truncate(place.parent / "other", (place.parent / "other").stat().st_size - 120_000)
+            await until(lambda: clients.app.models.open_models[""].commits.is_working)
+            for number in range(60):
+                assert (await learn(f"with room {number}")).status_code == 200, number
+        assert (place / "state.db-wal").stat().st_size > 10 * (place / "state.db").stat().st_size / 4
+
+    with small_disk(tmp_path / "disk"):
+        served(scenario, place)
+        assert len(learned_in(place)) >= 80

@@ -10,10 +10,13 @@ from online_rank import AdditiveRanker
 from online_rank.serving import RankingService
 from online_rank.serving.durable import DurableService
 from online_rank.storage import generations
+from online_rank.storage.backup import back_up, restore
+from online_rank.storage.checkpoint import _sealed
 from online_rank.storage.files import ModelFileError, from_bytes, load, to_bytes
 from online_rank.storage.folder import CheckpointError
+from tests.reference import postgresql, service_formats
 from tests.reference.formats import ANSWERS, FOLDER, MODELS, answers
-from tests.reference.service_formats import FOLDERS, handled
+from tests.reference.service_formats import DUMP, FOLDERS, dumped, handled
 
 FILES = sorted(FOLDER.glob("*/*.npz"))
 #: The last bits of exponentials, logarithms and products of matrices depend on the machine.
@@ -46,7 +49,16 @@ def test_a_service_of_an_earlier_version_continues_with_the_same_command(earlier
     """The default had no trees then: the folder was refused as one with other options."""
     folder, then = earlier
     with pytest.warns(UserWarning, match="AdditiveRanker keeps trees=0, with which it began; the default is trees=400"):
-        durable = DurableService(RankingService(AdditiveRanker()), folder)
+        scores = continued(folder, then)
+    with pytest.warns(UserWarning, match="keeps trees=0"):
+        again = DurableService(RankingService(AdditiveRanker()), folder)
+    assert handled(again, {"id": "again", "docs": then["probe"]})["scores"] == scores
+    again.close()
+
+
+def continued(place, then):
+    """The scores of a query, once a service has answered as then and learned what waited."""
+    durable = DurableService(RankingService(AdditiveRanker()), place)
     for number in (1, 2):
         now = handled(durable, {"id": f"probe {number}", "docs": then["probe"]})
         assert now["ranking"] == then["ranking"]
@@ -56,10 +68,18 @@ def test_a_service_of_an_earlier_version_continues_with_the_same_command(earlier
     durable.save()
     now = handled(durable, {"id": "last", "docs": then["probe"]})
     durable.close()
+    assert now["scores"] != then["scores"]
+    return now["scores"]
+
+
+def test_who_goes_back_restores_the_backup_of_before(earlier, tmp_path):
+    folder, then = earlier
+    back_up(folder, tmp_path / "before")
     with pytest.warns(UserWarning, match="keeps trees=0"):
-        again = DurableService(RankingService(AdditiveRanker()), folder)
-    assert handled(again, {"id": "again", "docs": then["probe"]})["scores"] == now["scores"]
-    again.close()
+        continued(folder, then)
+    restore(tmp_path / "before", tmp_path / "again")
+    with pytest.warns(UserWarning, match="keeps trees=0"):
+        continued(tmp_path / "again", then)
 
 
 def test_another_setting_is_refused_as_before(earlier):
@@ -81,3 +101,73 @@ def test_a_folder_of_a_later_version_is_refused_with_the_version_it_needs(earlie
     with pytest.raises(ModelFileError, match=r"format 99 was written by online_rank 7\.1\.0.*upgrade online_rank"):
         DurableService(RankingService(AdditiveRanker()), folder)
     assert sorted((path.name, path.stat().st_size) for path in folder.iterdir()) == before
+
+
+@pytest.fixture(scope="module")
+def server():
+    pytest.importorskip("psycopg")
+    if postgresql.programs() is None:
+        pytest.skip("needs PostgreSQL's programs: apt-get install postgresql")
+    with postgresql.running() as found:
+        yield found
+
+
+@pytest.fixture(params=sorted(FOLDERS.glob("*/postgresql")), ids=lambda path: path.parent.name)
+def database(request, server):
+    """A database with the schema as a version left it, the dump, and what the service answered then."""
+    run(server, "DROP SCHEMA IF EXISTS online_rank CASCADE")
+    text = (request.param / DUMP).read_text()
+    service_formats.restore(server, text)
+    return server, text, json.loads((request.param / ANSWERS).read_text())
+
+
+def run(server, statement):
+    """The rows of a statement."""
+    import psycopg
+
+    with psycopg.connect(server.address, autocommit=True, options="-c search_path=online_rank") as connection:
+        found = connection.execute(statement)
+        return found.fetchall() if found.description else None
+
+
+@pytest.mark.slow
+def test_a_postgres_database_of_an_earlier_version_continues_with_the_same_command(database):
+    server, _, then = database
+    scores = continued(server.address, then)
+    again = DurableService(RankingService(AdditiveRanker()), server.address)
+    assert handled(again, {"id": "again", "docs": then["probe"]})["scores"] == scores
+    again.close()
+
+
+@pytest.mark.slow
+def test_a_postgres_schema_without_what_came_later_gets_it(database):
+    """The index was one of a tree, which has no room for long ids; there was no lead, and files had no table."""
+    server, _, then = database
+    run(server, "DROP INDEX learned_by_hash; CREATE INDEX learned_id ON learned(id); DROP VIEW lead; DROP TABLE file, leader")
+    continued(server.address, then)
+    (found,) = run(server, "SELECT to_regclass('learned_id') IS NULL, to_regclass('learned_by_hash') IS NOT NULL")
+    assert found == (True, True)
+
+
+@pytest.mark.slow
+def test_who_goes_back_restores_the_dump_of_the_postgres_schema_of_before(database):
+    server, _, then = database
+    text = dumped(server)
+    continued(server.address, then)
+    run(server, "DROP SCHEMA online_rank CASCADE")
+    service_formats.restore(server, text)
+    continued(server.address, then)
+
+
+@pytest.mark.slow
+def test_a_postgres_database_of_a_later_version_is_refused_with_the_version_it_needs(database):
+    server, *_ = database
+    ((number, change, notes, manifest),) = run(server, "SELECT number, change, notes, manifest FROM generation")
+    manifest = json.dumps({**json.loads(manifest), "format": 99, "library": "7.1.0"}).encode()
+    digest = _sealed(change, notes, manifest)
+    run(server, f"UPDATE generation SET manifest = '\\x{manifest.hex()}', digest = '\\x{digest.hex()}'")
+    before = [line for line in dumped(server).splitlines() if ".leader" not in line]
+    with pytest.raises(ModelFileError, match=r"format 99 was written by online_rank 7\.1\.0.*upgrade online_rank"):
+        DurableService(RankingService(AdditiveRanker()), server.address)
+    assert [line for line in dumped(server).splitlines() if ".leader" not in line] == before
+    assert number >= 1

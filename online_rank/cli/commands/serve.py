@@ -61,8 +61,8 @@ def serve(
         of_learner = [name for name in (*Service._fields, "idle", "snapshots", "readers") if is_given(context, name)]
         if of_learner:
             raise typer.BadParameter(f"--{of_learner[0].replace('_', '-')} is for the learner; a reader only ranks")
-    elif place.cache is not None:
-        raise typer.BadParameter("--cache is for a reader: it needs --reads-from")
+    elif place.cache is not None and (place.service.checkpoint is None or place.key is not None):
+        raise typer.BadParameter("--cache is for a reader (--reads-from), or for a single model that has a --checkpoint")
     if place.key is None and any(is_given(context, name) for name in ("max_models", "max_keys", "max_bytes", "key_ttl")):
         raise typer.BadParameter("--max-models, --max-keys, --max-bytes and --key-ttl need --key")
 
