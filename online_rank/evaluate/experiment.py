@@ -136,7 +136,7 @@ class Experiment:
         ----------
         file
             `NAME.json`: settings, versions, machine and results; a trace of each run is in the folder `NAME.traces`. If the file
-            exists, its runs are not repeated: an experiment that was interrupted continues, with the same bits as one that was
+            exists, its runs are not repeated: an interrupted experiment continues, with the same bits as one that was
             not. Further models, streams and seeds may be added to it. None to keep results in memory only.
         processes
             Number of processes. They are forked; without fork, as on Windows, models and streams must be what `pickle` takes.

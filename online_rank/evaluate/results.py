@@ -269,9 +269,8 @@ class Results:
         return "\n".join([*(said or [none]), INDEPENDENT if self._held_out(stream) else EXPECTATION])
 
     def _row(self, run: Run) -> dict[str, Any]:
-        limits = {
-            f"{name}, {end}": value for name, pair in run.intervals.items() for end, value in zip(("lower", "upper"), pair)
-        }
+        limits = {f"{name}, lower": pair[0] for name, pair in run.intervals.items()}
+        limits |= {f"{name}, upper": pair[1] for name, pair in run.intervals.items()}
         sizes = {"n_queries": run.n_queries, "n_documents": run.n_documents, "seconds": run.seconds}
         return {"stream": run.stream, "model": run.model, "seed": run.seed, **run.values, **limits, **sizes}
 

@@ -31,10 +31,10 @@ def experiment_of(path: str | os.PathLike[str]) -> Experiment:
 
     `[models.NAME]` and `[streams.NAME]` are tables. `class` is a public class of the library, a name that is registered
     (`register`), or `"module:name"`, a class or function of any module; all other keys are its arguments. An argument may be
-    such a table again. A class with an argument `seed` gets the seed of the run, added to the one that the table has. `steps` is
-    a list of tables, the steps of a pipeline, and `files` names files, found from the folder of this one. `[test.NAME]` are
-    held-out queries of a stream. `metrics` is a list of names and such tables, `seeds` a number or a list; `import` names modules that
-    register classes of your own.
+    such a table again. A class with an argument `seed` gets the seed of the run, added to the one that the table has. `steps`
+    is a list of tables, the steps of a pipeline, and `files` names files, found from the folder of this one. `[test.NAME]` are
+    held-out queries of a stream. `metrics` is a list of names and such tables, `seeds` a number or a list; `import` names
+    modules that register classes of your own.
 
     Like a script, such a file runs what it names: run files that you trust.
 
