@@ -135,7 +135,7 @@ class Experiment:
         Parameters
         ----------
         file
-            `NAME.json`: settings, versions, machine and results; a trace of each run is in the folder `NAME.traces`. If the file
+            `NAME.json`: settings, versions, machine and results; a trace of each run is in the folder `NAME.traces`. If it
             exists, its runs are not repeated: an interrupted experiment continues, with the same bits as one that was
             not. Further models, streams and seeds may be added to it. None to keep results in memory only.
         processes
