@@ -113,10 +113,10 @@ def main() -> None:
         "own_measures",
         f"""# Measures learned and measures measured
 
-`StreamQuantileMap() | PerceptronRanker(measure)`, measured on each query before it is learned; means over {given.seeds} seeds, or
-orders of a file. In the last row of a table is what the measure of the column gains for itself, with the standard error of
-the paired difference. {met} of {len(found) * len(LEARNED)} columns are met: their own measure is the best, or within two standard
-errors of the best.
+`StreamQuantileMap() | PerceptronRanker(measure)`, measured on each query before it is learned; means over {given.seeds} seeds,
+or orders of a file. In the last row of a table is what the measure of the column gains for itself, with the standard error of
+the paired difference. {met} of {len(found) * len(LEARNED)} columns are met: their own measure is the best, or within two
+standard errors of the best.
 
 {tables}
 """,

@@ -84,7 +84,7 @@ def test_each_query_is_measured_before_it_is_learned():
     assert "ndcg@10" in repr(results)
 
 
-def test_progressive_comparisons_are_those_of_paired_losses():
+def test_progressive_comparisons_agree_with_paired_losses():
     results = Experiment(MODELS | {"zero": Frozen(PerceptronRanker.from_weights([0.0] * 4))}, stream, "ndcg@10", seeds=4).run()
     paired = PairedLosses(results.models)
     for losses in zip(*(1.0 - results.queries(name) for name in results.models), strict=True):

@@ -32,8 +32,8 @@ class Experiment:
         `learn_one`: rankers, pipelines, `PointwiseRanker` and `PairwiseRanker` around models of river, `Retrained` around
         models of LightGBM, XGBoost and scikit-learn.
     streams
-        By name, or a single one: a stream with a `seed`, such as `NoisyTeacher`, which is made again with its seed plus that of
-        the run; a file, several files or a list of queries, whose order each seed but 0 shuffles; a `ClickStudy`; or a
+        By name, or a single one: a stream with a `seed`, such as `NoisyTeacher`, which is made again with its seed plus the
+        seed of the run; a file, several files or a list of queries, whose order each seed but 0 shuffles; a `ClickStudy`; or a
         function that makes a stream from a seed.
     metrics
         As `progressive` takes them; each run gets copies. `metrics.OffPolicyValue` estimates from a log of clicks.

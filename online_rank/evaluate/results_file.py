@@ -34,12 +34,12 @@ def circumstances() -> dict[str, Any]:
 
 
 class ResultsFile:
-    """A JSON file, and the folder of traces beside it; each run is in both as soon as it has ended.
+    """A JSON file, and a folder of traces; each run is in both as soon as it has ended.
 
     Parameters
     ----------
     path
-        `NAME.json`. Traces are in the folder `NAME.traces`.
+        `NAME.json`. Traces are in the folder `NAME.traces` next to it.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -124,7 +124,7 @@ class ResultsFile:
 
 
 def read_results(path: str | os.PathLike[str]) -> Results:
-    """The results in a file of `Experiment.run`, with the traces beside it.
+    """The results in a file of `Experiment.run`, with its traces.
 
     Raises
     ------

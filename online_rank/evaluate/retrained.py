@@ -1,4 +1,4 @@
-"""Batch learners beside online ones: trained again after every so many queries."""
+"""Batch learners next to online ones: trained again at intervals."""
 
 import copy
 import inspect

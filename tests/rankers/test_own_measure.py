@@ -197,7 +197,7 @@ def test_the_protocol():
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_the_mean_pair_is_that_of_all_pairs(seed):
+def test_the_mean_pair_adds_up_all_pairs(seed):
     rng = np.random.default_rng(seed)
     m, ties = int(rng.integers(2, 15)), seed % 3 == 0
     grades = np.append([0, 3], rng.integers(4, size=m - 2))
@@ -243,6 +243,6 @@ def test_a_query_teaches_though_the_measure_has_no_loss():
     model = PerceptronRanker(lambda ranked: 1.0 - 1.0 / (1.0 + np.argmax(ranked > 0)), half_life=0, relative_margin=0.0)
     model.learn_one([[3.0, 0.0], [2.0, 0.0], [1.0, 1.0]], [1, 0, 1], served=[3.0, 2.0, 1.0])
     assert model.last_round.loss == 0.0
-    # The first document is where it should be; of the two pairs, that of the second and third is wrong.
+    # The first document is where it should be; the second and third are in the wrong order.
     assert model.weights[1] > 0.0
     assert 0.0 < model.last_round.mass < 1.0

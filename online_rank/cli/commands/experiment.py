@@ -14,14 +14,14 @@ _METRIC = Annotated[str | None, value("NAME", "The metric; the first one without
 
 def run(
     file: _FILE,
-    save: Annotated[str | None, value("FILE.json", "Where the results are; without it beside the experiment.")] = None,
+    save: Annotated[str | None, value("FILE.json", "Where the results are; without it next to the experiment.")] = None,
     processes: Annotated[int, value("N", "How many runs at the same time.", min=1)] = 1,
     again: Annotated[bool, flag("--again", "Repeat what was run, and compare it bit by bit; nothing is written.")] = False,
     json: Json = False,
 ) -> None:
     """Run an experiment: models on streams with seeds. What was run before is not repeated.
 
-    FILE.json gets settings, versions, machine and results; FILE.traces beside it the metrics of each query.
+    FILE.json gets settings, versions, machine and results; FILE.traces next to it the metrics of each query.
     """
     from online_rank.cli.experiment import run as run_file
 
