@@ -1,6 +1,6 @@
 """Does learning for a measure improve that measure? Six measures learned, six measured, on four streams.
 
-    python -m benchmarks.own_measures [--seeds 8] [--queries 500] [--keep FILE.json]
+    python -m benchmarks.own_measures [--seeds 8] [--queries 500] [--processes N] [--keep FILE.json]
 
 Three measures of the library and three functions of a user's, which the library knows by their losses alone. Each is learned by
 `StreamQuantileMap() | PerceptronRanker(measure)`, and all are measured on each query before it is learned. A column is met if
@@ -104,9 +104,10 @@ def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--seeds", type=int, default=8)
     arguments.add_argument("--queries", type=int, default=500)
+    arguments.add_argument("--processes", type=int, default=1)
     arguments.add_argument("--keep")
     given = arguments.parse_args()
-    results = experiment(given.queries, given.seeds).run(given.keep)
+    results = experiment(given.queries, given.seeds).run(given.keep, processes=given.processes)
     found = [section(results, stream) for stream in results.streams]
     met, tables = sum(one for _, one in found), "\n\n".join(text for text, _ in found)
     save(

@@ -16,7 +16,6 @@ X, y, qid = NoisyTeacher(n_queries=300, n_features=5, n_documents=10, seed=1).bl
 first, later = qid < 200, qid >= 200
 
 
-
 def track(run: evaluate.Run) -> None:
     """A run of the experiment as a run of MLflow."""
     with mlflow.start_run(run_name=f"{run.model} on {run.stream}, seed {run.seed}"):

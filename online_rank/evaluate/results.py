@@ -251,7 +251,8 @@ class Results:
     def __repr__(self) -> str:
         lines, width = [], max(map(len, self.models))
         for stream in self.streams:
-            how = f"held-out queries, {len(self.seeds)} seeds" if self._held_out(stream) else f"{len(self.seeds)} seeds"
+            seeds = f"{len(self.seeds)} seed{'s' * (len(self.seeds) > 1)}"
+            how = f"held-out queries, {seeds}" if self._held_out(stream) else seeds
             lines.append(f"{stream}, {how}")
             columns = [[f"{self.spread(model, metric, stream)}" for model in self.models] for metric in self.metrics]
             sizes = [max(map(len, [name, *cells])) for name, cells in zip(self.metrics, columns, strict=True)]
