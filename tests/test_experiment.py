@@ -2,13 +2,15 @@
 
 import json
 import math
+import re
 import sys
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 import pytest
 
-from online_rank import PerceptronRanker, RidgeRanker, StreamScaler, SwapRanker, evaluate, metrics, plot
+from online_rank import GradientRanker, PerceptronRanker, RidgeRanker, StreamScaler, SwapRanker, evaluate, metrics, plot
 from online_rank.evaluate import ClickStudy, Experiment, Retrained, Spread, read_results
 from online_rank.intervals import PairedLosses, mean_interval
 from online_rank.metrics import OffPolicyValue
@@ -36,7 +38,7 @@ def test_the_students_experiment():
     # In 20 lines: five baselines, an own loss and an own measure, over seeds, by two metrics, on two streams.
     from river import linear_model
 
-    from online_rank import GradientRanker, PointwiseRanker
+    from online_rank import PointwiseRanker
 
     def err_loss(ranked):
         gains = (2.0**ranked - 1.0) / 2.0 ** ranked.max()
@@ -61,6 +63,26 @@ def test_the_students_experiment():
     styles = {(line.get_color(), str(line._dash_pattern)) for line in axes[0].lines}
     assert len(styles) == 7
     assert results.difference("perceptron", "LightGBM", "err").n == np.isfinite(results.queries("ridge", "err")).sum()
+
+
+def test_the_page_needs_no_more_than_20_lines():
+    page = Path(__file__).parents[1] / "docs" / "experiments.md"
+    code = re.search(r"```python\n(.*?)```", page.read_text(), re.DOTALL)[1]
+    assert {"GradientRanker", "LGBMRanker", "linear_model", "to_latex"} <= set(re.findall(r"\w+", code))
+    assert len([line for line in code.splitlines() if line.strip()]) <= 20
+
+
+def test_settings_say_nothing_of_places_in_memory():
+    class Own(metrics.NDCG):
+        pass
+
+    own = {
+        "own": PerceptronRanker(lambda ranked: float(ranked[0] == 0)),
+        "made": lambda seed: GradientRanker(lambda s, y: (0.0, s)),
+    }
+    one, other = (Experiment(own, {"a": list(stream(1)), "b": stream}, [Own(k=3)], seeds=2).described() for _ in range(2))
+    assert json.dumps(one) == json.dumps(other)
+    assert " at 0x" not in json.dumps(one)
 
 
 def test_each_query_is_measured_before_it_is_learned():

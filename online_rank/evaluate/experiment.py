@@ -9,7 +9,7 @@ from typing import Any
 
 from online_rank import arguments
 from online_rank.evaluate.episode import Run, named_metrics, run_once
-from online_rank.evaluate.makers import Made
+from online_rank.evaluate.makers import Made, without_address
 from online_rank.evaluate.results import Results
 from online_rank.evaluate.results_file import ResultsFile, circumstances
 from online_rank.support.progress import progress as shown_progress
@@ -242,7 +242,8 @@ def _by_name(streams: Any) -> Mapping[str, Any]:
 
 def _text(metric: Any) -> str:
     settings = {name: value for name, value in vars(metric).items() if not name.startswith("_") and not name.startswith("n_")}
-    return f"{type(metric).__module__}.{type(metric).__qualname__}({', '.join(f'{k}={v!r}' for k, v in settings.items())})"
+    kind = type(metric).__qualname__
+    return f"{kind}({', '.join(f'{name}={without_address(value)}' for name, value in settings.items())})"
 
 
 def _require_same(kept: ResultsFile, settings: Mapping[str, Any], keys: Sequence[_Key]) -> None:

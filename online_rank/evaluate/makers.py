@@ -51,8 +51,8 @@ class Made:
             # Not every function has a source: those typed into Python have none.
             with contextlib.suppress(OSError, TypeError):
                 about["source"] = inspect.getsource(given).strip()
-            return about | ({"model": _text(given(0))} if model else {})
-        return {"model": _text(given)} if model else _of_queries(given)
+            return about | ({"model": without_address(given(0))} if model else {})
+        return {"model": without_address(given)} if model else _of_queries(given)
 
 
 def is_function(given: Any) -> bool:
@@ -106,8 +106,8 @@ def _of_queries(given: Any) -> Any:
     if _names_files(given):
         return {"files": {os.path.basename(name): _digest(name) for name in _files(given)}}
     if isinstance(given, ClickStudy):
-        logger = {} if given.logger is None else {"logger": _text(given.logger)}
-        return {"queries": Made(given.queries).described(), "user": _text(given.user), **logger}
+        logger = {} if given.logger is None else {"logger": without_address(given.logger)}
+        return {"queries": Made(given.queries).described(), "user": without_address(given.user), **logger}
     if isinstance(given, Sequence):
         return {"queries": len(given), "digest": hashlib.blake2b(pickle.dumps(list(given)), digest_size=16).hexdigest()}
     settings = {name: value for name, value in vars(given).items() if not name.startswith("_")}
@@ -123,10 +123,10 @@ def _plain(value: Any) -> Any:
         return {str(name): _plain(one) for name, one in value.items()}
     if hasattr(value, "tobytes"):
         return hashlib.blake2b(value.tobytes(), digest_size=16).hexdigest()
-    return _text(value)
+    return without_address(value)
 
 
-def _text(thing: Any) -> str:
+def without_address(thing: Any) -> str:
     """Settings as text; where an object is says nothing about it."""
     return _ADDRESS.sub("", re.sub(r"\s+", " ", repr(thing)))
 

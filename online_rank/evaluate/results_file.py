@@ -76,9 +76,7 @@ class ResultsFile:
     def begin(self, about: dict[str, Any]) -> None:
         """Set the settings, and note versions and machine of what is added from now on."""
         self.about = about
-        now = circumstances()
-        if now not in self.made_by:
-            self.made_by.append(now)
+        self._noted()
 
     def add(self, run: Run) -> None:
         """Write the trace of a run, and then the file."""
@@ -90,12 +88,19 @@ class ResultsFile:
         row |= {
             "values": {name: None if math.isnan(value) else value for name, value in run.values.items()},
             "trace": [*run.queries],
-            "made_by": self.made_by.index(circumstances()),
+            "made_by": self._noted(),
             "at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         }
         self._rows.append(row)
         self.runs.append(run)
         self.write()
+
+    def _noted(self) -> int:
+        """Note versions and machine of now, to which a run may have added libraries. Returns their number in the list."""
+        now = circumstances()
+        if now not in self.made_by:
+            self.made_by.append(now)
+        return self.made_by.index(now)
 
     def write(self) -> None:
         """Write the file."""
