@@ -56,14 +56,15 @@ class Own(QueryMetric):
 
 _MISSES = """## What the misses have in common
 
-In most missed columns what learned for linear NDCG is ahead, also by the measures that others learned for. It weighs pairs by the
-difference of the grades and by all positions. The others put much of their weight on the few documents of the highest grades, on the
-first positions, or on relevant documents alone, so that fewer pairs decide an update, and updates vary more. Where one order of the
-documents is the best one by every measure, as on the synthetic streams, a measure decides only how much updates vary, and the one that
-uses most pairs wins. On MQ2008, with two grades above 0 and few relevant documents, this is "top five", which takes all relevant
-documents for equal. Where the measures disagree about the best order, as on LightGBM's example, learning for NDCG, AP and linear NDCG
-improves what is learned for: AP is .007 higher than by NDCG@10, and NDCG@10 is .036 higher than by AP. This is what the tables
-suggest; variances were not measured. We recommend `"linear_ndcg"` as a first try for any measure.
+In most missed columns what learned for linear NDCG is ahead, also by the measures that others learned for. It weighs
+pairs by the difference of the grades and by all positions. The others put much of their weight on the few documents
+of the highest grades, on the first positions, or on relevant documents alone, so that fewer pairs decide an update,
+and updates vary more. Where one order of the documents is the best one by every measure, as on the synthetic streams,
+a measure decides only how much updates vary, and the one that uses most pairs wins. On MQ2008, with two grades above
+0 and few relevant documents, this is "top five", which takes all relevant documents for equal. Where the measures
+disagree about the best order, as on LightGBM's example, learning for NDCG, AP and linear NDCG improves what is
+learned for: AP is .007 higher than by NDCG@10, and NDCG@10 is .036 higher than by AP. This is what the tables
+suggest; variances were not measured.
 """
 
 OWN = {"nERR": nerr, "first relevant": first, "top five": top_five}
