@@ -12,7 +12,7 @@ import polars as pl
 
 from benchmarks._common import parser, save, table
 from online_rank import AdditiveRanker, PerceptronRanker, StreamQuantileMap, read
-from online_rank.evaluate import Repeated, repeat
+from online_rank.evaluate import Experiment
 
 FEATURES, DOCUMENTS = 14, 20
 #: Models, and what they do with missing values.
@@ -44,14 +44,15 @@ def log(n_queries: int, seed: int, how: str, share: float) -> tuple[pl.DataFrame
 def report(n_queries: int, n_seeds: int) -> str:
     rows = []
     for how, share in CASES:
+        cells = []
+        for make, missing in MODELS.values():
 
-        def runs(make: Any, missing: Any, how: str = how, share: float = share) -> Repeated:
-            def stream(seed: int) -> Any:
+            def stream(seed: int, how: str = how, share: float = share, missing: Any = missing) -> Any:
                 return read(log(n_queries, seed, how, share)[missing is not None], grade="grade", missing=missing)
 
-            return repeat(lambda seed: make(), stream, "ndcg@10", seeds=n_seeds)
-
-        rows.append((f"{share:.0%} {how}", *(f"{runs(*each).spread('model'):.4f}" for each in MODELS.values())))
+            results = Experiment({"model": make()}, stream, "ndcg@10", seeds=n_seeds).run()
+            cells.append(f"{results.spread('model'):.4f}")
+        rows.append((f"{share:.0%} {how}", *cells))
     header = ("missing", *MODELS)
     return f"""# Missing values
 

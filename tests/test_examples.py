@@ -94,6 +94,7 @@ def test_tracked(run):
     assert numbers(out, "NDCG@10")[-1] > 0.9
     assert "it scores as before: True" in out
     assert "it continues: 300 queries" in out
+    assert "runs of the experiment: 4" in out
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ import math
 import numpy as np
 import pytest
 from river import linear_model, preprocessing
+from sklearn import tree
 
 import online_rank
 from online_rank import PerceptronRanker
@@ -40,6 +41,10 @@ GIVEN = {
     ("mix", "models"): [PerceptronRanker()],
     "scores": [1.0, 0.0],
     "X": np.eye(2),
+    "estimator": tree.DecisionTreeRegressor(),
+    "models": {"a": PerceptronRanker()},
+    "streams": [(np.eye(2), [0, 1])],
+    "user": clicks.user("position", max_grade=1),
     "y": [0, 1],
     ("Models", "make"): lambda: RankingService(PerceptronRanker()),
 }

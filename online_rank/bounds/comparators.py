@@ -16,7 +16,7 @@ from online_rank.query.names import names_in_nfc, plain_names
 from online_rank.rankers.additive import AdditiveRanker
 from online_rank.rankers.blend import BlendRanker
 from online_rank.rankers.click_perceptron import ClickPerceptron
-from online_rank.rankers.inside import clicks_of, kernel_state, weight_of_pairs
+from online_rank.rankers.inside import as_learned, clicks_of, kernel_state
 from online_rank.rankers.perceptron import PerceptronRanker
 from online_rank.rankers.signs import against_signs, signs_inside
 
@@ -95,8 +95,10 @@ def _losses_on_grades(
     ranker: Any, query: Block, decisive: np.ndarray, learned: Round, scores: np.ndarray, losses: np.ndarray
 ) -> None:
     table, (config, _, _, counters) = discounts(query.n_documents), kernel_state(ranker)
-    weight = weight_of_pairs(ranker, query, decisive)
-    compare(query.y, decisive, weight, learned.margin, scores, table, config, counters, losses)
+    met = as_learned(ranker, query, decisive, learned.margin)
+    if met.shares is not None:
+        decisive, scores = met.query.served, scores @ met.shares.T
+    compare(met.query.y, decisive, float(met.query.w[0]), learned.margin, scores, table, config, counters, losses)
 
 
 def _losses_on_clicks(

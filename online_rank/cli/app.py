@@ -9,7 +9,7 @@ from typer.core import TyperCommand, TyperGroup
 
 import online_rank
 from online_rank.cli.declaring import flag, grouped, value
-from online_rank.support.registry import COMMANDS
+from online_rank.support.registry import COMMANDS, GROUPS
 
 
 class _PlainFlags:
@@ -31,16 +31,20 @@ class _Group(_PlainFlags, TyperGroup):
     pass
 
 
-app = typer.Typer(
-    cls=_Group,
-    name="online-rank",
-    help="Online learning to rank: a model that learns from one query at a time.",
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+def _group(name: str, help: str) -> typer.Typer:
+    return typer.Typer(
+        cls=_Group,
+        name=name,
+        help=help,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        no_args_is_help=True,
+        rich_markup_mode="rich",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+
+app = _group("online-rank", "Online learning to rank: a model that learns from one query at a time.")
 
 
 @app.callback(invoke_without_command=True)
@@ -72,5 +76,9 @@ def root(
 
 for _module, _functions in COMMANDS.items():
     _commands = importlib.import_module(f"online_rank.cli.commands.{_module}")
+    _to = app
+    if _module in GROUPS:
+        _to = _group(_module, GROUPS[_module])
+        app.add_typer(_to)
     for _function in _functions:
-        app.command(cls=_Command)(grouped(getattr(_commands, _function)))
+        _to.command(cls=_Command)(grouped(getattr(_commands, _function)))

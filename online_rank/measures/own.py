@@ -108,9 +108,10 @@ class OwnMeasure:
         if not len(y) or y.min() == y.max():
             return 0.0
         # With the lower grades first where scores are equal.
-        return self._checked(y[np.lexsort((y, -s))])
+        return self.loss_of(y[np.lexsort((y, -s))])
 
-    def _checked(self, ranked: np.ndarray) -> float:
+    def loss_of(self, ranked: np.ndarray) -> float:
+        """The loss of a ranking, by its grades (m,) from the top down, not all equal."""
         value = self.given.loss(ranked) if isinstance(self.given, RankingLoss) else self.given(ranked)
         try:
             loss = float(value)

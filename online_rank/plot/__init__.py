@@ -14,20 +14,23 @@ from online_rank.plot.pairs import pairs
 from online_rank.support.lazy import lazily
 
 if TYPE_CHECKING:
-    from online_rank.plot.runs import LossCurve, bands
+    from online_rank.plot.experiments import bands, differences, time
+    from online_rank.plot.runs import LossCurve
 
 __all__ = [
     "LossCurve",
     "bands",
     "certificate",
     "curves",
+    "differences",
     "explanation",
     "importance",
     "loss",
     "pairs",
     "served_loss",
+    "time",
     "trace",
     "weights",
 ]
 
-__getattr__, __dir__ = lazily(__name__, dict.fromkeys(("LossCurve", "bands"), "runs"))
+__getattr__, __dir__ = lazily(__name__, {"LossCurve": "runs"} | dict.fromkeys(("bands", "differences", "time"), "experiments"))

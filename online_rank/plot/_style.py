@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 #: Okabe & Ito's colours that are legible on white, in order of use.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+#: With the colours in turn: four dozen lines, and as many points, that differ.
+DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1.2)), (0, (6, 1.5, 1, 1.5)), (0, (8, 2)), (0, (3, 1, 1, 1, 1, 1)))
+MARKERS = ("o", "s", "^", "D", "v", "P")
 GREY, DARK, LIGHT = "#767676", "#222222", "#E3E3E3"
 
 SIZE, FONT = (6.0, 3.4), 9.0
@@ -54,9 +57,10 @@ def _tick(value: float, _: float) -> str:
 
 
 def lines(ax: "Axes", curves: Mapping[str, Any], dashed: Sequence[str] = ()) -> None:
-    """Draw one line for each curve, with the colours in order; some dashed."""
-    for (name, (x, y)), colour in zip(curves.items(), itertools.cycle(COLOURS), strict=False):
-        ax.plot(x, y, color=colour, linewidth=1.8, linestyle=(0, (4, 1.5)) if name in dashed else "-", label=name)
+    """Draw one line for each curve, with the colours in order, and other dashes when they begin again; some dashed anyhow."""
+    for number, (name, (x, y)) in enumerate(curves.items()):
+        colour, dashes = COLOURS[number % len(COLOURS)], DASHES[(number // len(COLOURS)) % len(DASHES)]
+        ax.plot(x, y, color=colour, linewidth=1.8, linestyle=DASHES[1] if name in dashed else dashes, label=name)
 
 
 def scale_to_settled(ax: "Axes", curves: Mapping[str, Any]) -> None:
@@ -67,7 +71,14 @@ def scale_to_settled(ax: "Axes", curves: Mapping[str, Any]) -> None:
 
 
 def name_lines(ax: "Axes", curves: Mapping[str, Any]) -> None:
-    """Write each line's name and last value at its end, without overlap; set the limits first."""
+    """Write each line's name and last value at its end, without overlap; set the limits first.
+
+    With more lines than colours a sample of the line stands before the name.
+    """
+    if len(curves) > len(COLOURS):
+        drawn = {line.get_label(): line for line in ax.get_lines()}
+        list_names(ax, {name: (drawn[name], float(y[-1])) for name, (_, y) in curves.items()})
+        return
     ends = [(name, x[-1], y[-1]) for name, (x, y) in curves.items()]
     named = [(*end, colour) for end, colour in zip(ends, itertools.cycle(COLOURS), strict=False)]
     named.sort(key=lambda line: line[2])
@@ -79,6 +90,15 @@ def name_lines(ax: "Axes", curves: Mapping[str, Any]) -> None:
         ax.annotate(f"{name}: {number(y)}", (x, y), parse_math=False, xytext=(5, place - height),
                     textcoords="offset points", color=colour, fontsize=FONT, va="center", annotation_clip=False,
                     bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.85})  # fmt: skip
+
+
+def list_names(ax: "Axes", drawn: Mapping[str, tuple[Any, float]]) -> None:
+    """List what was drawn right of the axes, with its name and last value, by that value from the top down."""
+    order = sorted(drawn, key=lambda name: -float(np.nan_to_num(drawn[name][1], nan=-np.inf)))
+    # A dollar sign would begin a formula.
+    labels = [f"{name}: {number(drawn[name][1])}".replace("$", r"\$") for name in order]
+    ax.legend([drawn[name][0] for name in order], labels, loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False,
+              fontsize=FONT, labelcolor=DARK, handlelength=3.2, borderaxespad=0.3)  # fmt: skip
 
 
 def spread_out(heights: Sequence[float], gap: float, bottom: float) -> list[float]:

@@ -1,56 +1,13 @@
-"""Learning curves over several seeds, and the bounds of a run over its queries."""
+"""The bounds of a run over its queries."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from online_rank.bounds import LossTracker
-from online_rank.evaluate import Repeated
-from online_rank.plot._style import lines, name_lines, scale_to_settled, styled
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 #: A `LossCurve` records whenever the number of queries has grown by this factor: about 1000 records for a million queries.
 _SPACING = 1.01
-
-
-def bands(repeated: Repeated, *, metric: str | None = None, level: float = 0.95, ax: "Axes | None" = None) -> "Axes":
-    """Learning curves over several seeds, each with a band: an interval for the mean at each number of queries.
-
-    Parameters
-    ----------
-    repeated
-        The result of `evaluate.repeat`.
-    metric
-        The metric; None for the first.
-    level
-        The confidence of the bands.
-    ax
-        Axes to draw on.
-
-    Raises
-    ------
-    KeyError, ValueError
-        There is no such metric, or the level is not between 0 and 1.
-
-    Examples
-    --------
-    >>> from online_rank import PerceptronRanker, evaluate, plot
-    >>> query = [[1.0, 0.0], [0.0, 1.0]], [0, 1]
-    >>> runs = evaluate.repeat(lambda seed: PerceptronRanker(), lambda seed: [query] * 20, "ndcg", seeds=3)
-    >>> [line.get_label() for line in plot.bands(runs).lines]
-    ['model']
-    """
-    found = {name: repeated.curve(name, metric, level=level) for name in repeated.traces}
-    ax = styled(ax, "queries", metric or repeated.metrics[0])
-    curves = {name: (band.queries, band.mean) for name, band in found.items()}
-    lines(ax, curves)
-    for line, band in zip(ax.get_lines(), found.values(), strict=False):
-        ax.fill_between(band.queries, band.lower, band.upper, color=line.get_color(), alpha=0.2, linewidth=0)
-    scale_to_settled(ax, curves)
-    name_lines(ax, curves)
-    return ax
 
 
 class LossCurve:

@@ -49,9 +49,9 @@ def learn_gaining(ranker: Any, query: Block, row: np.ndarray, gained: np.ndarray
     return bool(ranker._learn(query, row, gained))
 
 
-def weight_of_pairs(ranker: Any, query: Block, decisive: np.ndarray) -> float:
-    """The weight with which a perceptron's kernel learns a query by the scores (m,) that decide: see `_weighed`."""
-    return float(ranker._weighed(query, decisive)[0].w[0])
+def as_learned(ranker: Any, query: Block, decisive: np.ndarray, margin: float) -> Any:
+    """A query as a perceptron's kernel has learned it by the scores (m,) that decided: see `PerceptronRanker._weighed`."""
+    return ranker._weighed(query, decisive, margin)
 
 
 def documents_met(ranker: Any) -> float:

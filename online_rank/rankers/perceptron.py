@@ -2,33 +2,51 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from online_rank._kernels import perceptron as kernels
 from online_rank._kernels.arrays import all_finite
-from online_rank._kernels.codes import AVERAGED, CREDITS, MASSES, N_COUNTERS
+from online_rank._kernels.codes import AVERAGED, CREDITS, DOCUMENTS, MASS, MASSES, N_COUNTERS, SQUARES
 from online_rank._kernels.graded import judge_rankings
 from online_rank.arguments import choice, number
 from online_rank.base.anatomy import Abilities
-from online_rank.base.rounds import Round
+from online_rank.base.rounds import Round, largest_norm
 from online_rank.base.schema import Array, Derived, Schema
 from online_rank.measures.learned import discounts, measure
 from online_rank.measures.own import is_own, own_measure, share
 from online_rank.query import Block, SparseRows
 from online_rank.rankers.averaged import LinearRanker, averaging
+from online_rank.rankers.own_pairs import GradeWeights, mean_pair, mixed_rows
 from online_rank.rankers.signs import checked_signs, clip, project, project_rows
 
 #: The measure whose pairs are learned from if a user's measure defines the loss.
 _BASE = measure("ndcg")
 
-_LOSS, _WEIGHT, _V_MAX = map(Round._fields.index, ("loss", "weight", "v_max"))
+_LOSS, _WEIGHT, _V_MAX, _N_DOCUMENTS, _LARGEST_NORM = map(
+    Round._fields.index, ("loss", "weight", "v_max", "n_documents", "largest_norm")
+)
+
+#: A pair in the wrong order as a query: grades, offsets, scores that decide, and the loss of NDCG.
+_PAIR, _PAIR_OFFSETS, _PAIR_SCORES = np.array([1, 0]), np.array([0, 2]), np.array([0.0, 1.0])
+_OF_A_PAIR = _BASE.loss([0.0, 1.0], [1, 0])
 
 #: The updates are not added up.
 _NOT_GAINED = np.empty(0)
 
 _SPARSE_HINT = "credit='spread' learns little from a query of sparse features; for text and ids take the default, 'adaptive'"
+
+
+class Weighed(NamedTuple):
+    """A query as a perceptron's kernel learns it, and the loss of its ranking by a measure of the user's own, or NaN.
+
+    `shares` (2, m) says what the documents are made of, if they are a pair of points; None if they are the query's own.
+    """
+
+    query: Block
+    loss: float
+    shares: np.ndarray | None = None
 
 
 class PerceptronRanker(LinearRanker):
@@ -92,9 +110,12 @@ class PerceptronRanker(LinearRanker):
     -----
     Algorithm 1 of [CT] is a `SlamRanker`.
 
-    With a measure of your own `credit` chooses the pairs, and their shares of the mass, as for NDCG without a cutoff; the loss
-    decides the mass. The mass theorem covers every credit: all it needs is weights on violated pairs alone, and
-    :math:`V_t \ge RML_t`. A round whose loss is 0 has no update.
+    With a measure of your own the default credit weighs the violated pairs of grades g > h by W[g, h], the mean change of the
+    loss by an exchange of two such documents in rankings in random order, computed numerically, and by the difference of the
+    normal scores of their positions. V_t is the loss, or if it is larger the share of these weights that is in the wrong
+    order, and by default its square root: a query whose first position is right still teaches. With `"spread"`, `"sort"` and
+    `"argmax"` pairs are as for NDCG without a cutoff, the loss alone decides the mass, and a round whose loss is 0 has no
+    update. The mass theorem covers every credit: all it needs is weights on violated pairs alone, and :math:`V_t \ge RML_t`.
 
     With `signs` the update is followed by the projection onto the cone K of weights with these signs. The bounds hold for every
     u in K: with :math:`v = w_t + z_t`, the projection :math:`\Pi(v)` sets to 0 each :math:`v_j` of the wrong sign, so that
@@ -128,6 +149,7 @@ class PerceptronRanker(LinearRanker):
         _config=Derived(),
         _learns_atomically=Derived(),
         _own=Derived(),
+        _grade_weights=Derived(),
     )
 
     def __init__(
@@ -152,6 +174,7 @@ class PerceptronRanker(LinearRanker):
         self.norm_cap = norm_cap
         self.signs = checked_signs(signs)
         self._own = own_measure(measure) if is_own(measure) else None
+        self._grade_weights = None if self._own is None or credit != "adaptive" else GradeWeights(self._own)
         # With signs, the projection follows the kernel; with a measure of the user's own, Python goes before it.
         self._learns_atomically = type(self)._learns_atomically and signs is None and self._own is None
         self._config = self._checked()
@@ -189,36 +212,60 @@ class PerceptronRanker(LinearRanker):
             lag = self._counters[AVERAGED] - 1.0 if self._decay == 1.0 else self._decay / shift
         project_rows(self._rows, lag, columns, signs)
 
-    def _weighed(self, query: Block, scores: np.ndarray | None = None) -> tuple[Block, float]:
-        """A query as the kernel learns it, and its loss: with a measure of the user's own, at the share of NDCG's mass due.
+    def _weighed(self, query: Block, scores: np.ndarray | None = None, margin: float | None = None) -> Weighed:
+        """A query as the kernel learns it: with a measure of the user's own, at the share of NDCG's mass due.
 
         The mass of an update is proportional to the weight of its query, and so is a comparator's loss on its pairs. `scores`
-        (m,) are those that decide the update; None for those that the ranker finds. A query that the kernel will refuse, or
-        skip, is as it was.
+        (m,) are those that decide the update, and `margin` is its tau; None for those that the ranker finds. With the credit
+        `adaptive` all violated pairs become one (`own_pairs`). A query that the kernel will refuse, or skip, is as it was.
         """
         if self._own is None or not 0.0 <= query.w[0] < np.inf:
-            return query, np.nan
+            return Weighed(query, np.nan)
         if scores is None:
             scores = self._score(query.X) if self.served == "average" else self._unaveraged_scores(query.X)
             scores = scores if query.served is None else query.served
         base = np.empty(1)
         levels = judge_rankings(*_BASE, scores[None], query.y, discounts(len(query.y)), base) if all_finite(scores) else 0
         if levels < 2:
-            return query, 0.0
-        loss = self._own.loss(scores, query.y)
-        due = share(self.in_force["mass"] == "loss", loss, base.item(), self._own.name)
-        return query._replace(w=query.w * due), loss
+            return Weighed(query, 0.0)
+        loss, wrong, name = self._own.loss(scores, query.y), base.item(), self._own.name
+        of_loss = self.in_force["mass"] == "loss"
+        due = share(of_loss, loss, wrong, name)
+        if self._grade_weights is None or wrong == 0.0:
+            return Weighed(query._replace(w=query.w * due), loss)
+        weights, margin = self._grade_weights(query.y), self._margin() if margin is None else margin
+        pair = mean_pair(weights, scores, query.y, margin)
+        if pair is None and loss > 0.0:
+            # No exchange of these grades changes it in a random order, yet it has a loss.
+            pair = mean_pair(np.tri(len(weights), k=-1), scores, query.y, margin)
+        if pair is None:
+            return Weighed(query._replace(w=np.zeros(1)), loss)
+        due = share(of_loss, max(loss, pair.discordance), _OF_A_PAIR, name)
+        return Weighed(
+            Block(mixed_rows(query.X, pair.shares), _PAIR, _PAIR_OFFSETS, query.w * due, served=_PAIR_SCORES), loss, pair.shares
+        )
+
+    def _margin(self) -> float:
+        """tau of the next round, as the kernel finds it."""
+        mass = float(self._counters[MASS])
+        return self.in_force["relative_margin"] * float(self._counters[SQUARES]) / mass if mass > 0.0 else 0.0
 
     def _learn_in_turn(self, block: Block, rounds: np.ndarray, gained: np.ndarray) -> int:
         """Learn queries one by one: an own measure weighs each, and with signs the weights are projected after each."""
         columns, signs = self._signed_columns()
         self._warn_of_unknown_signs(columns)
         for t, query in enumerate(block.each()):
-            weighed, loss = self._weighed(query)
-            if not self._learn(weighed, rounds[t : t + 1], gained, free=True):
+            learned, loss, shares = self._weighed(query)
+            if shares is not None and not np.isfinite(largest := largest_norm(query.X)):
+                return t
+            if not self._learn(learned, rounds[t : t + 1], gained, free=True):
                 return t
             if self._own is not None:
                 rounds[t, [_LOSS, _WEIGHT, _V_MAX]] = loss, query.w[0], 0.0
+            if shares is not None:
+                m = len(query.y)
+                rounds[t, [_N_DOCUMENTS, _LARGEST_NORM]] = m, largest
+                self._counters[DOCUMENTS] += m - 2
             if self.signs is not None:
                 self._project(columns, signs)
         return len(block.w)

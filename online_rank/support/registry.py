@@ -150,6 +150,7 @@ COMMANDS = {
     "verify": ("verify",),
     "evaluate": ("evaluate",),
     "compare": ("compare",),
+    "experiment": ("run", "show", "compare"),
     "stream": ("stream",),
     "serve": ("serve",),
     "forget": ("forget",),
@@ -157,6 +158,9 @@ COMMANDS = {
     "grants": ("grants",),
     "backup": ("backup", "restore"),
 }
+
+#: The modules whose functions are commands of a group, with what the group is for.
+GROUPS = {"experiment": "Run an experiment from a file, show what it measured, and compare its models."}
 
 #: What commands of the core call of the other parts, and its module: the service as a folder or a database has it; the tracker
 #: of `train --certify` around a linear ranker.
