@@ -16,7 +16,7 @@ from online_rank.feedback.position_bias import MOST_POSITIONS
 from online_rank.query import Block, SparseRows, single
 from online_rank.rankers.additive import AdditiveRanker
 from online_rank.rankers.blend import LARGEST_NORM, BlendRanker
-from online_rank.rankers.click_trees import ClickTrees, chance_of
+from online_rank.rankers.click_trees import ClickTrees
 from online_rank.rankers.hedge import shares_of
 from online_rank.rankers.nested import teach
 
@@ -157,9 +157,9 @@ class ClickBlendRanker(BlendRanker):
         if not (math.isfinite(w) and w >= 0.0 and self._is_sound(query.X)):
             return False
         own, places, gains = self._shown(query)
-        (curves, trees), m = self._learners, len(gains)
+        curves, m = self._learners[0], len(gains)
         for_curves, for_trees = self._for_learners(own)
-        S = np.stack([ranker_of(learner)._score_all(each) for learner, each in zip(self._learners, (for_curves, for_trees))])
+        S = np.stack([ranker_of(curves)._score_all(for_curves), self._clicked._score(for_trees.X)])
         if not teach(curves, for_curves, row):
             return False
         self._clicked.learn_shown(for_trees.X, places, gains, w)

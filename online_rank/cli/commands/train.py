@@ -9,7 +9,7 @@ from online_rank.cli.options import Checkpoints, Clicks, Output, Training, refus
 _WITH_CLICKS = {
     "files", "clicks", "query", "document", "click", "position", "propensity", "event", "feedback_window", "topic",
     "examination", "features", "exclude", "event_time", "ranker", "save", "json", "quiet", "test", "sign", "report", "strict",
-    "dry_run", "skip_bad",
+    "dry_run", "skip_bad", "passes",
 }  # fmt: skip
 
 
