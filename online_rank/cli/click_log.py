@@ -30,8 +30,8 @@ SAYS = {
     "shuffled": "lists in random order: exchanges of two documents, with no assumption about users",
     "above": "probabilities given the documents above: inverse propensities, for users who read downwards",
     "place": "probabilities of each place: inverse propensities; a click depends on the document and its position alone",
-    "moved": "no chance: the effect of positions, which is learned with the features, given, or measured by documents that moved; "
-    "it adds to the log odds of a click",
+    "moved": "no chance: the effect of positions, which is learned with the features, given, or measured by documents that "
+    "moved; it adds to the log odds of a click",
 }
 #: The number of first lists in which leaks are looked for: few lists have clicks.
 _LOOKED_AT = 1000

@@ -2,10 +2,13 @@
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from online_rank.cli.held_out import HeldOut
 from online_rank.cli.positions import examined
+
+#: Queries with the clicks on them.
+Lists: TypeAlias = Iterator[tuple[Any, Any]]
 
 LEARNED = "positions learned with the features"
 INVERSE = "inverse propensities"
@@ -50,7 +53,7 @@ def taught(
     model = models[best]
     if not several:
         return model
-    loss, model = _repeated(model, losses[best], passes, read, begin, tell)
+    model = _repeated(model, losses[best], passes, read, begin, tell)
     for i, (x, clicks) in enumerate(read(passes)):
         if i >= begin:
             model.learn_one(x, clicks)
@@ -76,10 +79,10 @@ def _repeated(
             break
         loss = again
     tell(f"loss on held-out clicks after each pass: {', '.join(told)}")
-    return loss, model
+    return model
 
 
-def _pass(models: dict[str, Any], lists: Iterator[tuple[Any, Any]], begin: int, holds_out: bool) -> dict[str, HeldOut]:
+def _pass(models: dict[str, Any], lists: Lists, begin: int, holds_out: bool) -> dict[str, HeldOut]:
     """Teach the models a log, and foretell the lists from `begin` on, which are not learned if they are held out."""
     held = {name: HeldOut() for name in models}
     for i, (x, clicks) in enumerate(lists):

@@ -8,7 +8,7 @@ from online_rank._kernels import trees as kernels
 from online_rank.base import Abilities
 from online_rank.base.lock import locked
 from online_rank.base.rounds import largest_norm
-from online_rank.base.schema import Array, ListOf, Real, Schema
+from online_rank.base.schema import Array, Derived, ListOf, Real, Schema
 from online_rank.feedback import Greedy, Policy
 from online_rank.feedback.arrays import shown_block
 from online_rank.feedback.position_bias import MOST_POSITIONS
@@ -78,6 +78,8 @@ class ClickTrees(BoostedRanker):
     """
 
     _schema = Schema(
+        measure=Derived(),
+        longest_gap=Derived(),
         _clicks=ListOf(Array(None, low=0.0), lambda ranker: len(ranker._scores), kind=tuple),
         _positions=Array(MOST_POSITIONS),
         _largest=Real(0.0),
