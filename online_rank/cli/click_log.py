@@ -261,7 +261,7 @@ def _learn(log: ClickLog, settings: Settings, output: Output, ranker: str | None
             f"{len(examination)}"
         )
     if log.origin == "moved":
-        models = ways(ranker, examination, signs)
+        models = ways(ranker, examination, log.examination is not None, signs)
         models = {name: declared(each, plan.features) if log.reading.strict else each for name, each in models.items()}
         model, logged, value = *_best(models, log, seen, settings.passes, shown, output.warn), None
         examination = getattr(ranker_of(model), "examined", examination)

@@ -12,19 +12,24 @@ Lists: TypeAlias = Iterator[tuple[Any, Any]]
 
 LEARNED = "positions learned with the features"
 INVERSE = "inverse propensities"
-BOTH = "both: trees, with the examination of documents that moved"
+BOTH = "both: trees, with this examination"
 #: The share of the lists, the last ones, whose clicks decide.
 HELD_OUT = 0.2
 
 
-def ways(ranker: str | None, examination: tuple[float, ...] | None, signs: Mapping[str, int] | None) -> dict[str, Any]:
-    """New models, by the way in which they treat positions; `examination` is None where the log does not determine it."""
+def ways(
+    ranker: str | None, examination: tuple[float, ...] | None, given: bool, signs: Mapping[str, int] | None
+) -> dict[str, Any]:
+    """New models, by the way in which they treat positions.
+
+    `examination` is None where the log does not determine it. If it was `given`, it is not learned again.
+    """
     from online_rank import ClickBlendRanker
     from online_rank.cli.train import new_model
 
     if ranker is not None:
         return {INVERSE: examined(new_model("ndcg@10", ranker, signs), examination)}
-    found: dict[str, Any] = {LEARNED: ClickBlendRanker(signs=signs)}
+    found: dict[str, Any] = {} if given else {LEARNED: ClickBlendRanker(signs=signs)}
     if examination is not None:
         found[INVERSE] = examined(new_model("ndcg@10", "additive", signs), examination)
         found[BOTH] = ClickBlendRanker(examination=examination, signs=signs)

@@ -133,7 +133,8 @@ class BoostedRanker(Ranker):
     _changes_in_place = False
     _heaviest = _HEAVIEST
     #: The share of the columns that a tree may split by, and the most bytes of bins in the window.
-    _share, _most_bytes = COLUMNS, _MAX_BYTES
+    _share: Any = COLUMNS
+    _most_bytes = _MAX_BYTES
 
     def __init__(
         self,

@@ -1,5 +1,6 @@
 """Boosted trees that learn from clicks on displayed lists, together with the effect of each position."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,12 @@ from online_rank.query import Block
 from online_rank.rankers.boosted import REACH, WIDTH, BoostedRanker
 from online_rank.rankers.growing import N_BINS, Growth
 
-#: Every second tree is a stump, which learns what is a sum of single features.
-_STUMP = 2
+#: Every third tree is a stump, which learns what is a sum of single features.
+_STUMP = 3
+#: Trees that have faded are dropped after 5/decay newer ones; the most trees.
+_FADED, _MOST_TREES = 5.0, 2000
+#: The share of the columns that a tree may split by, and the fewest columns.
+_COLUMNS, _FEWEST = 0.5, 8
 #: Log odds are limited, so that sums stay finite.
 _FARTHEST = 12.0
 
@@ -33,7 +38,7 @@ class ClickTrees(BoostedRanker):
     the variance P (1 - P) is small there.
 
     Trees grow, and fade, as those of `BoostedRanker`, from a window of displayed lists, clicked or not: from the residuals
-    c - P, with the weights P (1 - P). Every second tree is a single split. After each tree h takes a step of Newton's method.
+    c - P, with the weights P (1 - P). Every third tree is a single split. After each tree h takes a step of Newton's method.
     Growth counts lists with a click, and not lists: that many new clicks are the evidence for a tree. Only displayed documents
     are learned. A gain counts as a fraction of the largest gain so far.
 
@@ -85,15 +90,15 @@ class ClickTrees(BoostedRanker):
         _largest=Real(0.0),
     )
 
-    _share, _most_bytes = 0.5, 1 << 23
+    _most_bytes = 1 << 23
 
     def __init__(
         self,
         *,
         window: int = 16_000,
         depth: int = 4,
-        rate: float = 200.0,
-        decay: float = 0.006,
+        rate: float = 300.0,
+        decay: float = 0.003,
         learning_rate: float = 0.1,
         examination: tuple[float, ...] | None = None,
         k: int = 10,
@@ -174,8 +179,16 @@ class ClickTrees(BoostedRanker):
         super()._slide()
         self._clicks = (np.concatenate(self._clicks)[-len(self._scores[0]) :],)
 
+    @property
+    def _share(self) -> float:
+        return min(1.0, max(_COLUMNS, _FEWEST / max(1, self._n_features)))
+
+    @property
+    def _most_trees(self) -> int:
+        return math.ceil(min(_MOST_TREES, _FADED / self.decay)) if self.decay else _MOST_TREES
+
     def _growth(self, rng: np.random.Generator) -> Growth:
-        levels = 1 if self._n_grown % _STUMP else self.depth
+        levels = self.depth if self._n_grown % _STUMP else 1
         return _ClickGrowth(self, rng, levels)
 
     def _finish(self, growth: Growth) -> None:
