@@ -16,7 +16,6 @@ from online_rank.feedback.judgements import LEAST
 from online_rank.stream.values import arrow
 from online_rank.support.progress import counted
 
-
 #: Where pairs are thin.
 _BETTER = "train --clicks moved learns from lists, and needs no pair twice: it is the better door for this log"
 

@@ -68,13 +68,15 @@ def test_lists_without_clicks_are_kept_and_grow_no_trees():
     trees = ClickTrees()
     for x in lists(50)[0]:
         trees.learn_one(x, Impression(range(len(x))).clicked([]))
-    assert trees.n_trees == 0 and sum(map(len, trees._clicks)) == 300
+    assert trees.n_trees == 0
+    assert sum(map(len, trees._clicks)) == 300
 
 
 def test_given_examination_stays_as_it_is_and_one_constant_is_learned():
     model = taught(ClickBlendRanker(examination=(1.0, 0.25)), 100)
     steps = np.diff(model.positions)
-    assert steps[0] == pytest.approx(np.log(0.25)) and steps[1:] == pytest.approx(0.0)
+    assert steps[0] == pytest.approx(np.log(0.25))
+    assert steps[1:] == pytest.approx(0.0)
     assert model.examined == (1.0, 0.25)
 
 
@@ -103,7 +105,8 @@ def test_only_displayed_documents_are_learned_and_a_file_is_the_same_model():
 def test_no_tree_splits_by_a_feature_with_a_sign():
     model = taught(ClickBlendRanker(signs={"1": 1}), 200)
     trees = model.learners[1]
-    assert trees.n_trees and trees.importance[0] == 0.0
+    assert trees.n_trees
+    assert trees.importance[0] == 0.0
 
 
 def test_bad_lists_and_settings_are_refused_and_change_nothing():
