@@ -62,6 +62,8 @@ class ClickLog(NamedTuple):
         How often each position is looked at, if it is given.
     model
         A model that is compared on the log.
+    nested
+        The fields of hits and of clicks, in JSON lines with a list each; None for rows of documents.
     sources
         What is read in place of the files, which were read before.
     """
@@ -77,6 +79,7 @@ class ClickLog(NamedTuple):
     topic: str | None = None
     examination: tuple[float, ...] | None = None
     model: Any = None
+    nested: tuple[str, str] | None = None
     sources: Sequence[Any] = ()
 
     def on(self, files: Sequence[str]) -> "ClickLog":
@@ -84,6 +87,10 @@ class ClickLog(NamedTuple):
         from online_rank.stream import ReadWarning
         from online_rank.stream.ubi import TEXT, UbiLog, is_ubi
 
+        if self.nested is not None:
+            from online_rank.stream.nested import NestedLog
+
+            return self._replace(files=files, sources=[NestedLog(files, *self.nested)])
         if not is_ubi(files):
             return self._replace(files=files, sources=files)
         log = UbiLog(files, self.events)
@@ -202,8 +209,12 @@ def read_as(files: Sequence[str], log: Clicks, reading: Reading) -> ClickLog:
     examination = examination_in(log.examination)
     if log.propensity is not None and str(log.clicks) not in ("above", "place"):
         raise ValueError("--propensity is for --clicks above and place")
+    if (log.hits is None) != (log.clicked is None):
+        raise ValueError("--hits and --clicked go together: the fields of a list's hits and of the clicks on them")
+    nested = None if log.hits is None or log.clicked is None else (log.hits, log.clicked)
     columns = log.click, log.position, log.propensity
-    return ClickLog(files, str(log.clicks), reading, *columns, events, window, log.topic, examination).on(files)
+    made = ClickLog(files, str(log.clicks), reading, *columns, events, window, log.topic, examination, nested=nested)
+    return made.on(files)
 
 
 def against(old: Any, new: Any, what: str, rival: str) -> str:
