@@ -1,7 +1,7 @@
 """Three worlds of click logs: few texts with many lists, many texts with few, and no two lists alike.
 
 Each list has 15 documents with 19 features. Four features say who asks and are the same for all documents of a list. The truth
-is a sum of curves, or has interactions besides. The ranking of today knows a part of the truth, is one of the features, and
+is a sum of curves, or has interactions, too. The ranking of today knows a part of the truth, is one of the features, and
 varies from day to day. Users look at position p with probability p^-0.9 and click on what attracts them: about one document in
 twenty.
 """

@@ -133,9 +133,9 @@ def report(options: argparse.Namespace) -> str:
 
 NDCG@10 on the true grades of 400 other texts with 30 candidates, after a log of {options.lists:,} lists of {LENGTH} documents
 with {N_FEATURES} features, of which about 5 % are clicked. LightGBM: the best of {options.settings} settings on held-out
-clicks. *Inverse propensities*: `ExaminedRanker(AdditiveRanker())` with the examination of documents that moved, nan where no
+clicks. *Inverse propensities*: `ExaminedRanker(AdditiveRanker())` with the examination of documents that moved, nan if no
 document is shown twice for a text. The examination of place 2 is {examination()[1]:.3f} in truth. *Time*: processor time of
-one pass of `ClickBlendRanker` over that of one setting of LightGBM. Seeds: {options.seeds}; ± standard errors over them.
+one pass of `ClickBlendRanker` over the time of LightGBM with one setting. Seeds: {options.seeds}; ± standard errors over them.
 
 {table(header, rows)}
 """
