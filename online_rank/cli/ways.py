@@ -52,7 +52,7 @@ def taught(
     held = _pass(models, read(0), begin, several)
     losses = {name: each.loss() for name, each in held.items()}
     best = min(losses, key=lambda name: (losses[name] != losses[name], losses[name]))
-    if len(models) > 1:
+    if len(models) > 1 or LEARNED in models:
         figures = ", ".join(f"{loss:.4f} {name}" for name, loss in losses.items())
         tell(f"loss on {held[best].n:,} held-out lists with a click, by what was learned before: {figures}; kept: {best}")
     model = models[best]
