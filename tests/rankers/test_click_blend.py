@@ -5,6 +5,7 @@ import pytest
 
 from online_rank import ClickBlendRanker
 from online_rank.feedback import Impression
+from online_rank.query.sparse import as_rows
 from online_rank.rankers.click_trees import ClickTrees, chance_of
 from online_rank.storage.files import from_bytes, to_bytes
 
@@ -119,3 +120,15 @@ def test_bad_lists_and_settings_are_refused_and_change_nothing():
     assert to_bytes(model) == before
     with pytest.raises(ValueError, match="examination is"):
         ClickBlendRanker(examination=(1.0, 0.0))
+
+
+def test_sparse_rows_are_learned_in_the_order_displayed():
+    from scipy.sparse import csr_array
+
+    X = csr_array(np.array([[0.0, 1.0, 0.0], [2.0, 0.0, 0.0], [0.0, 0.0, 3.0]]))
+    rows = as_rows(X)
+    assert (rows.taken(np.array([2, 0])).toarray() == X.toarray()[[2, 0]]).all()
+    model = ClickBlendRanker()
+    for _ in range(20):
+        model.learn_one(X, Impression((2, 0)).clicked([0]))
+    assert model.rank_one(X)[0] == 0
