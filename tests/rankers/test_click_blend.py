@@ -5,7 +5,7 @@ import pytest
 
 from online_rank import ClickBlendRanker
 from online_rank.feedback import Impression
-from online_rank.query.sparse import as_rows
+from online_rank.query.sparse import from_scipy
 from online_rank.rankers.click_trees import ClickTrees, chance_of
 from online_rank.storage.files import from_bytes, to_bytes
 
@@ -126,7 +126,7 @@ def test_sparse_rows_are_learned_in_the_order_displayed():
     from scipy.sparse import csr_array
 
     X = csr_array(np.array([[0.0, 1.0, 0.0], [2.0, 0.0, 0.0], [0.0, 0.0, 3.0]]))
-    rows = as_rows(X)
+    rows = from_scipy(X)
     assert (rows.taken(np.array([2, 0])).toarray() == X.toarray()[[2, 0]]).all()
     model = ClickBlendRanker()
     for _ in range(20):
