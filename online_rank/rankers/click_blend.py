@@ -58,8 +58,12 @@ class ClickBlendRanker(BlendRanker):
         How many documents `show_one` shows, best first.
     examination
         How often each position is looked at, one probability > 0 each, the last one for all below; None: learned.
-    signs, relative, kinds
-        As for `AdditiveRanker`. No tree splits by a feature with a sign.
+    signs
+        `{feature: 1 or -1}`, as for `AdditiveRanker`. No tree splits by such a feature.
+    relative
+        Whether curves have the columns of ranks in the query.
+    kinds
+        `{feature: kind}`, as for `AdditiveRanker`.
     seed
         Seed of all draws.
 
