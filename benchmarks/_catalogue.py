@@ -162,6 +162,9 @@ CATALOGUE: dict[str, list[Entry]] = {
             reason="hours, most of them of another checkout's blend, and another checkout is needed",
         ),
     ],
+    "click_logs": [
+        Entry("", "0 to the number of seeds", "2 hours", by="benchmarks.click_logs --seeds 1", reason="two hours of logs")
+    ],
     "judgements": [
         Entry("", "0 to 4", "20 minutes", by="benchmarks.judgements --users ubm --seeds 1", reason="20 minutes of logs")
     ],

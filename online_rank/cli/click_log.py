@@ -10,6 +10,7 @@ import numpy as np
 from rich.console import Console
 
 from online_rank.arguments import seconds_of
+from online_rank.base import ranker_of
 from online_rank.cli.advice import counters, leaks
 from online_rank.cli.events import events_of
 from online_rank.cli.files import check_outputs, declared
@@ -19,6 +20,7 @@ from online_rank.cli.printing import table
 from online_rank.cli.reading import Reading, check_files, look, warnings_as_lines
 from online_rank.cli.settings import Settings
 from online_rank.cli.train import behind_map, new_model, require_known_signs
+from online_rank.cli.ways import taught, ways
 from online_rank.feedback.position_bias import MOST_POSITIONS
 from online_rank.stream.plan import n_features_of
 from online_rank.support.progress import counted
@@ -28,11 +30,13 @@ SAYS = {
     "shuffled": "lists in random order: exchanges of two documents, with no assumption about users",
     "above": "probabilities given the documents above: inverse propensities, for users who read downwards",
     "place": "probabilities of each place: inverse propensities; a click depends on the document and its position alone",
-    "moved": "no chance: the examination of positions, as given or as measured by documents that moved; a click means that the "
-    "position was looked at and the document attracts",
+    "moved": "no chance: the effect of positions, which is learned with the features, given, or measured by documents that "
+    "moved; it adds to the log odds of a click",
 }
 #: The number of first lists in which leaks are looked for: few lists have clicks.
 _LOOKED_AT = 1000
+#: The least examination that a click is divided by.
+_LEAST_LOOKED_AT = 0.01
 
 
 class ClickLog(NamedTuple):
@@ -58,6 +62,8 @@ class ClickLog(NamedTuple):
         How often each position is looked at, if it is given.
     model
         A model that is compared on the log.
+    nested
+        The fields of hits and of clicks, in JSON lines with a list each; None for rows of documents.
     sources
         What is read in place of the files, which were read before.
     """
@@ -73,6 +79,7 @@ class ClickLog(NamedTuple):
     topic: str | None = None
     examination: tuple[float, ...] | None = None
     model: Any = None
+    nested: tuple[str, str] | None = None
     sources: Sequence[Any] = ()
 
     def on(self, files: Sequence[str]) -> "ClickLog":
@@ -80,6 +87,10 @@ class ClickLog(NamedTuple):
         from online_rank.stream import ReadWarning
         from online_rank.stream.ubi import TEXT, UbiLog, is_ubi
 
+        if self.nested is not None:
+            from online_rank.stream.nested import NestedLog
+
+            return self._replace(files=files, sources=[NestedLog(files, *self.nested)])
         if not is_ubi(files):
             return self._replace(files=files, sources=files)
         log = UbiLog(files, self.events)
@@ -198,8 +209,12 @@ def read_as(files: Sequence[str], log: Clicks, reading: Reading) -> ClickLog:
     examination = examination_in(log.examination)
     if log.propensity is not None and str(log.clicks) not in ("above", "place"):
         raise ValueError("--propensity is for --clicks above and place")
+    if (log.hits is None) != (log.clicked is None):
+        raise ValueError("--hits and --clicked go together: the fields of a list's hits and of the clicks on them")
+    nested = None if log.hits is None or log.clicked is None else (log.hits, log.clicked)
     columns = log.click, log.position, log.propensity
-    return ClickLog(files, str(log.clicks), reading, *columns, events, window, log.topic, examination).on(files)
+    made = ClickLog(files, str(log.clicks), reading, *columns, events, window, log.topic, examination, nested=nested)
+    return made.on(files)
 
 
 def against(old: Any, new: Any, what: str, rival: str) -> str:
@@ -250,16 +265,24 @@ def _learn(log: ClickLog, settings: Settings, output: Output, ranker: str | None
         output.warn(f"{seen.alone:,} of {seen.lists:,} lists have a single candidate: from these nothing is learned")
     examination = log.examination
     if log.origin == "moved" and examination is None:
-        examination = compared(log, seen.deepest, shown).known_examination
-    if examination is not None and len(examination) < seen.deepest:
+        examination = _measured(log, seen.deepest, ranker, shown, output.warn)
+    if examination is not None and len(examination) < seen.deepest and (ranker or log.examination):
         output.warn(
             f"how often positions below {len(examination)} are examined is not known: clicks there count as clicks at position "
             f"{len(examination)}"
         )
-    model = learner_for(log.origin, examination, ranker, signs)
-    if log.reading.strict:
-        model = declared(model, plan.features)
-    logged, value = _taught(model, log, seen, shown)
+    if log.origin == "moved":
+        models = ways(ranker, examination, log.examination is not None, signs)
+        models = {name: declared(each, plan.features) if log.reading.strict else each for name, each in models.items()}
+        model, logged, value = *_best(models, log, seen, settings.passes, shown, output.warn), None
+        examination = getattr(ranker_of(model), "examined", examination)
+    else:
+        if settings.passes > 1:
+            raise ValueError("--passes is for --clicks moved: lists that were drawn are learned once")
+        model = learner_for(log.origin, examination, ranker, signs)
+        if log.reading.strict:
+            model = declared(model, plan.features)
+        logged, value = _taught(model, log, seen, shown)
     report: dict[str, Any] = {"files": list(log.files), "origin": log.origin, **seen._asdict()}
     report |= {"features": n_features_of(model) or 0, **_figures(logged, value)}
     report["verdict"] = against(logged, value, "the model", "the logged ranking")
@@ -286,6 +309,32 @@ def learner_for(origin: str, examination: tuple[float, ...] | None, ranker: str 
         return behind_map(SwapRanker, signs)
     # In lists in random order each document is as often at each position as any other.
     return examined(new_model("ndcg@10", ranker or "additive", signs), (1.0,) if origin == "shuffled" else examination)
+
+
+def _measured(log: ClickLog, k: int, ranker: str | None, shown: bool | None, tell: Any) -> tuple[float, ...] | None:
+    """The examination by documents that moved; None if a log does not determine it and the ranker does without."""
+    try:
+        return tuple(compared(log, k, shown).known_examination)
+    except ValueError as error:
+        if ranker is not None:
+            raise
+        tell(f"positions are learned with the features alone: {error}")
+        return None
+
+
+def _best(models: dict[str, Any], log: ClickLog, seen: "Seen", passes: int, shown: bool | None, tell: Any) -> tuple[Any, Any]:
+    """The model that foretells held-out clicks best, taught the log, and the gain of the first document as shown."""
+    from online_rank.intervals import LossInterval
+
+    logged = LossInterval()
+
+    def read(number: int) -> Iterator[tuple[Any, Any]]:
+        for x, clicks in log.watched(f"learning from clicks, pass {number + 1}" if number else "learning from clicks", shown):
+            if not number:
+                logged.update(seen.scaled(clicks).gains[0])
+            yield x, clicks
+
+    return taught(models, seen.lists, passes, read, tell), logged
 
 
 def compared(log: ClickLog, k: int, shown: bool | None) -> Any:
@@ -348,7 +397,8 @@ def _tested(model: Any, log: ClickLog, examination: tuple[float, ...] | None, sh
         places = {document: place for place, document in enumerate(model.rank_one(x))}
         order = clicks.impression.order
         positions = np.array(clicks.impression.positions or range(1, len(order) + 1))
-        attracted = np.array(clicks.gains) / np.array(examination)[np.minimum(positions, len(examination)) - 1]
+        looked_at = np.maximum(np.array(examination)[np.minimum(positions, len(examination)) - 1], _LEAST_LOOKED_AT)
+        attracted = np.array(clicks.gains) / looked_at
         by_model = np.argsort(np.argsort([places[document] for document in order]))
         sums += (attracted * discounts[: len(order)]).sum(), (attracted * discounts[by_model]).sum()
     return about | dict(zip(("dcg_as_shown", "dcg_of_model"), (sums / seen.lists).tolist(), strict=True))

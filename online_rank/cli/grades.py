@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -14,6 +15,9 @@ from online_rank.feedback import Judgement, Judgements, judgements
 from online_rank.feedback.judgements import LEAST
 from online_rank.stream.values import arrow
 from online_rank.support.progress import counted
+
+#: Where pairs are thin.
+_BETTER = "train --clicks moved learns from lists, and needs no pair twice: it is the better door for this log"
 
 
 def run(log: ClickLog, out: str | None, caps: Mapping[str, str | None], as_json: bool) -> None:
@@ -39,8 +43,11 @@ def run(log: ClickLog, out: str | None, caps: Mapping[str, str | None], as_json:
     read: Counter[str] = Counter()
     made = judgements(_lists(log, [*limits], read, False if as_json else None), examination=log.examination, caps=limits)
     if not made.judged:
-        why = f": for all {made.scarce:,} pairs, fewer than {LEAST:g} click is expected" * bool(made.scarce)
+        why = f": for all {made.scarce:,} pairs, fewer than {LEAST:g} click is expected. {_BETTER}" * bool(made.scarce)
         raise ValueError(f"{', '.join(log.files)}: no pair of a query and a document can be judged{why}")
+    if made.scarce > len(made.judged):
+        rare = f"{made.scarce:,} of {made.scarce + len(made.judged):,} pairs of a query and a document are too rare"
+        warnings.warn(f"{rare}. {_BETTER}", UserWarning, stacklevel=2)
     rows = sorted(made.judged, key=lambda one: (str(one.query), -one.attraction))
     if out.endswith(".parquet"):
         columns = {name: [getattr(one, name) for one in rows] for name in Judgement._fields}

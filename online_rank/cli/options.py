@@ -211,6 +211,13 @@ class Clicks(NamedTuple):
             **OF_CLICKS,
         ),
     ] = None
+    hits: Annotated[
+        str | None,
+        value("FIELD", "The files are JSON lines, a list each, whose hits are in this field; with --clicked.", **OF_CLICKS),
+    ] = None
+    clicked: Annotated[
+        str | None, value("FIELD", "With --hits: the field with the ids of the documents that were clicked.", **OF_CLICKS)
+    ] = None
     topic: Annotated[
         str | None,
         value("COLUMN", "For moved, and grades: what was asked, which a document answers well or badly.", **OF_CLICKS),

@@ -36,7 +36,7 @@ from online_rank.rankers.leaf_tables import within_reach
 from online_rank.rankers.nested import NestedRanker, first_step, require_model
 
 _MAX_CANDIDATES = 2000
-_LARGEST_NORM = Round._fields.index("largest_norm")
+LARGEST_NORM = Round._fields.index("largest_norm")
 
 
 class BlendRanker(NestedRanker):
@@ -152,7 +152,7 @@ class BlendRanker(NestedRanker):
         flag("relative", relative)
         if rankers is not None and not relative:
             raise ValueError("relative=False is for the default blend: give rankers whose scores are of single documents")
-        chosen = _recommended(measure, relative, seed) if rankers is None else rankers
+        chosen = self._recommended(measure, relative, seed) if rankers is None else rankers
         if not isinstance(chosen, list | tuple) or not chosen:
             raise TypeError(f"rankers is {rankers!r}; it is a list of rankers and pipelines")
         for i, ranker in enumerate(chosen):
@@ -182,6 +182,11 @@ class BlendRanker(NestedRanker):
             # It reads queries for all, so it knows the features of all.
             reader._reader.meet_features_of(reader, [self])
         share_lock(self)
+
+    def _recommended(self, measure: str, relative: bool, seed: int) -> list[Ranker | RankingPipeline]:
+        """The default blend. Settings were chosen by `python -m benchmarks.blends`."""
+        trees = BoostedRanker(measure, decay=0.012, learning_rate=0.2, longest_gap=20, seed=seed)
+        return [AdditiveRanker(measure, relative=relative, trees=0, seed=seed), trees]
 
     @property
     @locked
@@ -378,15 +383,9 @@ class BlendRanker(NestedRanker):
                 kernels.learn_scales(S, self._scales)
             fading.pass_time(self, query)
         self._n_queries += 1
-        norm = ranker_of(self._learners[0])._last_round[0, _LARGEST_NORM] if self.abilities.takes_documents else largest_norm(X)
+        norm = ranker_of(self._learners[0])._last_round[0, LARGEST_NORM] if self.abilities.takes_documents else largest_norm(X)
         row[:] = losses[-1], np.nan, 0.0, 0.0, 0.0, w, m, norm, 0.0, levels < 2
         return True
-
-
-def _recommended(measure: str, relative: bool, seed: int) -> list[Ranker | RankingPipeline]:
-    """The default blend. Settings were chosen by `python -m benchmarks.blends`."""
-    trees = BoostedRanker(measure, decay=0.012, learning_rate=0.2, longest_gap=20, seed=seed)
-    return [AdditiveRanker(measure, relative=relative, trees=0, seed=seed), trees]
 
 
 def _prior_of(prior: Sequence[float] | None, candidates: np.ndarray) -> np.ndarray:

@@ -20,11 +20,11 @@ from online_rank.base.schema import Array, Count, Derived, ListOf, Real, Schema
 from online_rank.measures.learned import discounts
 from online_rank.measures.learned import measure as parse_measure
 from online_rank.query import Block
-from online_rank.rankers.growing import N_BINS, Growth, joined, last_rows, n_steps
+from online_rank.rankers.growing import COLUMNS, N_BINS, Growth, joined, last_rows, n_steps
 
 #: Bins are cut at equal distances over [-REACH, REACH], the range of normal scores.
 REACH = 2.6
-_WIDTH = 2.0 * REACH / (N_BINS - 2)
+WIDTH = 2.0 * REACH / (N_BINS - 2)
 #: Number of queries before the first trees grow.
 _FIRST = 8
 #: The number of last trees: columns are drawn in proportion to their splits there; three tenths of the draws are of any column.
@@ -132,6 +132,9 @@ class BoostedRanker(Ranker):
 
     _changes_in_place = False
     _heaviest = _HEAVIEST
+    #: The share of the columns that a tree may split by, and the most bytes of bins in the window.
+    _share: Any = COLUMNS
+    _most_bytes = _MAX_BYTES
 
     def __init__(
         self,
@@ -203,7 +206,7 @@ class BoostedRanker(Ranker):
         return dict(zip(self.feature_names, self._gains.tolist(), strict=True))
 
     def _grow(self, n_new: int) -> None:
-        zero = int((0.0 + REACH) / _WIDTH + 1.0)
+        zero = int((0.0 + REACH) / WIDTH + 1.0)
         self._gains = with_zeros(self._gains, n_new)
         # New features were 0 in earlier documents. A growing tree is started again with the new columns.
         self._bins = tuple(np.pad(bins, ((0, 0), (0, n_new)), constant_values=zero) for bins in self._bins)
@@ -215,7 +218,7 @@ class BoostedRanker(Ranker):
     def _head(self) -> Head:
         def bins(x: np.ndarray) -> np.ndarray:
             found = np.empty((len(x), 1), dtype=np.uint8)
-            kernels.to_bins(x[:, None], -REACH, _WIDTH, N_BINS, found)
+            kernels.to_bins(x[:, None], -REACH, WIDTH, N_BINS, found)
             return found[:, 0]
 
         # The least value of each bin: smaller values go left. A node that does not split has the last bin.
@@ -228,7 +231,7 @@ class BoostedRanker(Ranker):
 
     def _score(self, X: np.ndarray) -> np.ndarray:
         bins = np.empty(X.shape, dtype=np.uint8)
-        if not kernels.to_bins(X, -REACH, _WIDTH, N_BINS, bins):
+        if not kernels.to_bins(X, -REACH, WIDTH, N_BINS, bins):
             return np.full(len(X), np.nan)
         return self._score_bins(bins)
 
@@ -245,7 +248,7 @@ class BoostedRanker(Ranker):
         X, y, w = query.X, query.y, float(query.w[0])
         m = len(y)
         bins, loss = np.empty(X.shape, dtype=np.uint8), np.empty(1)
-        if not (0.0 <= w <= _HEAVIEST and kernels.to_bins(X, -REACH, _WIDTH, N_BINS, bins)):
+        if not (0.0 <= w <= _HEAVIEST and kernels.to_bins(X, -REACH, WIDTH, N_BINS, bins)):
             return False
         scores = self._score_bins(bins)
         levels = judge_rankings(*self._measure, scores[None], y, discounts(m), loss)
@@ -287,7 +290,7 @@ class BoostedRanker(Ranker):
     def _slide(self) -> None:
         """Join the queries since the last tree to the window, and drop old ones."""
         lengths = np.append(self._lengths, np.array([len(scores) for scores in self._scores[1:]], dtype=np.int64))
-        most = max(1, _MAX_BYTES // max(1, self._n_features))
+        most = max(1, self._most_bytes // max(1, self._n_features))
         kept = min(self.window, max(1, int(np.searchsorted(np.cumsum(lengths[::-1]), most, side="right"))))
         n = int(lengths[-kept:].sum())
         self._bins = last_rows(joined(self._bins, self._n_pages), n)
@@ -300,7 +303,7 @@ class BoostedRanker(Ranker):
 
     @property
     def _n_steps(self) -> int:
-        return n_steps(self._n_pages, self._n_features, self.depth)
+        return n_steps(self._n_pages, self._n_features, self.depth, self._share)
 
     def _take_steps(self, number: int) -> None:
         """Grow the tree by some steps; after the last step it joins the others."""
@@ -310,13 +313,17 @@ class BoostedRanker(Ranker):
         # It is missing, or another one, in a copy and after a change was undone: the steps are then repeated.
         if growth is None or growth.pages[-1] is not self._bins[self._n_pages - 1]:
             rng = counted_generator(self, self.seed, self._n_grown)
-            growth = Growth(self._bins[: self._n_pages], self._lengths, self._chances, self.depth, rng)
+            growth = self._growth(rng)
             _GROWTHS[self] = growth
         for step in range(growth.done, min(self._step, last)):
             growth.take(step, self._scores[0], self._grades[0], self._query_weights[0])
             growth.done = step + 1
         if self._step == last + 1:
             self._finish(growth)
+
+    def _growth(self, rng: np.random.Generator) -> Growth:
+        """The next tree, of which no step is done."""
+        return Growth(self._bins[: self._n_pages], self._lengths, self._chances, self.depth, rng)
 
     @property
     def _chances(self) -> np.ndarray:

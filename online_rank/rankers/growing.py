@@ -1,4 +1,4 @@
-"""The growth of a tree of `BoostedRanker`, in small steps."""
+"""The growth of a tree of `BoostedRanker` and of `ClickTrees`, in small steps."""
 
 import math
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from online_rank._kernels import trees as kernels
 #: Number of bins of a column.
 N_BINS = 64
 #: Shares of the queries and of the columns that a tree is grown from, and the largest number of columns.
-_QUERIES, _COLUMNS, _MOST_COLUMNS = 0.8, 0.3, 2000
+_QUERIES, COLUMNS, _MOST_COLUMNS = 0.8, 0.3, 2000
 _LEAST_DOCUMENTS = 20
 #: Factors of a hash of at most 64 numbers: powers of a prime, modulo 2^64.
 _FACTORS = np.uint64(0x9E3779B97F4A7C55) ** np.arange(1, 65, dtype=np.uint64)
@@ -18,17 +18,17 @@ _FACTORS = np.uint64(0x9E3779B97F4A7C55) ** np.arange(1, 65, dtype=np.uint64)
 _PAGE = 2048
 
 
-def n_steps(n_pages: int, n_features: int, depth: int) -> int:
+def n_steps(n_pages: int, n_features: int, depth: int, share: float = COLUMNS) -> int:
     """The number of steps: one a page, then one for each level and part of the columns, and a last one for the leaves."""
-    return n_pages + depth * _n_parts(n_features) + 1
+    return n_pages + depth * _n_parts(n_features, share) + 1
 
 
-def _n_chosen(n_features: int) -> int:
-    return min(_MOST_COLUMNS, max(1, round(_COLUMNS * n_features)))
+def _n_chosen(n_features: int, share: float) -> int:
+    return min(_MOST_COLUMNS, max(1, round(share * n_features)))
 
 
-def _n_parts(n_features: int) -> int:
-    return math.ceil(_n_chosen(n_features) / kernels.PART)
+def _n_parts(n_features: int, share: float) -> int:
+    return math.ceil(_n_chosen(n_features, share) / kernels.PART)
 
 
 class Growth:
@@ -46,20 +46,31 @@ class Growth:
         Depth of the tree.
     rng
         Draws columns and queries.
+    share
+        The share of the columns.
+    levels
+        How many levels split, the others do not; None for all.
     """
 
     def __init__(
-        self, pages: Sequence[np.ndarray], lengths: np.ndarray, chances: np.ndarray, depth: int, rng: np.random.Generator
+        self,
+        pages: Sequence[np.ndarray],
+        lengths: np.ndarray,
+        chances: np.ndarray,
+        depth: int,
+        rng: np.random.Generator,
+        share: float = COLUMNS,
+        levels: int | None = None,
     ) -> None:
         k, d, inner = len(lengths), len(chances), 2**depth - 1
-        parts = _n_parts(d)
+        parts, self.levels = _n_parts(d, share), depth if levels is None else levels
         self.pages, self.n_parts, self.done = pages, parts, 0
         # Columns are identified by a hash of the last documents' values, so that neither their order nor their names matter.
         recent = np.concatenate(last_rows(pages, min(len(_FACTORS), int(lengths[-8:].sum()))))
         order = np.argsort(_FACTORS[: len(recent)] @ recent, kind="stable")
         # The first to arrive at these rates: drawn without replacement, each in proportion to its chance among those left.
         arrivals = rng.standard_exponential(d) / chances[order]
-        self.chosen = order[np.sort(np.argsort(arrivals, kind="stable")[: _n_chosen(d)])]
+        self.chosen = order[np.sort(np.argsort(arrivals, kind="stable")[: _n_chosen(d, share)])]
         used = np.zeros(k, dtype=np.bool_)
         used[rng.choice(k, max(1, round(_QUERIES * k)), replace=False)] = True
         self.used = used.view(np.uint8)  # Kernels compiled ahead take no arrays of flags.
@@ -85,16 +96,21 @@ class Growth:
         if step < len(self.pages):
             first, stop = self.bounds_of_pages[step : step + 2].tolist()
             kernels.gather(self.pages[step], self.chosen, int(self.offsets[first]), self.bins)
-            kernels.residuals(scores, grades, weights, self.offsets, self.used, first, stop, self.gh)
+            self.fill(first, stop, scores, grades, weights)
             return
         level, part = divmod(step - len(self.pages), self.n_parts)
         first = part * kernels.PART
-        kernels.find_splits(
-            level, first, min(kernels.PART, len(self.chosen) - first), self.bins[part], self.rows, self.bounds, self.gh,
-            _LEAST_DOCUMENTS, self.histograms[part], self.best[part],
-        )  # fmt: skip
+        if level < self.levels:
+            kernels.find_splits(
+                level, first, min(kernels.PART, len(self.chosen) - first), self.bins[part], self.rows, self.bounds, self.gh,
+                _LEAST_DOCUMENTS, self.histograms[part], self.best[part],
+            )  # fmt: skip
         if part == self.n_parts - 1:
             kernels.split_level(level, self.best, self.bins, self.rows, self.bounds, self.columns, self.thresholds)
+
+    def fill(self, first: int, stop: int, scores: np.ndarray, grades: np.ndarray, weights: np.ndarray) -> None:
+        """Fill `gh` for the queries first..stop: weighted residuals, and weights."""
+        kernels.residuals(scores, grades, weights, self.offsets, self.used, first, stop, self.gh)
 
     def tree(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Features and thresholds of the nodes, values of the leaves, each (1, ...), and gains of the nodes, 0 without a split.

@@ -370,10 +370,9 @@ def vectors_of_queries(table: Any, options: Options) -> list[str]:
 
 
 def _require_columns(table: Any, columns: Iterable[str]) -> None:
-    for column in columns:
-        if column not in table.kinds:
-            shown = ", ".join(map(repr, list(table.kinds)[:10])) + (", ..." if len(table.kinds) > 10 else "")
-            raise ValueError(f"{table.name}: no column {column!r}; there are {shown}")
+    if missing := [*dict.fromkeys(repr(column) for column in columns if column not in table.kinds)]:
+        shown = ", ".join(map(repr, list(table.kinds)[:10])) + (", ..." if len(table.kinds) > 10 else "")
+        raise ValueError(f"{table.name}: no column{'s' * (len(missing) > 1)} {', '.join(missing)}; there are {shown}")
 
 
 def _require_texts(table: Any, kinds: Mapping[str, str]) -> None:

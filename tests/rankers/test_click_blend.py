@@ -1,0 +1,134 @@
+"""Curves and trees that learn from clicks on displayed lists, with a term for each position."""
+
+import numpy as np
+import pytest
+
+from online_rank import ClickBlendRanker
+from online_rank.feedback import Impression
+from online_rank.query.sparse import from_scipy
+from online_rank.rankers.click_trees import ClickTrees, chance_of
+from online_rank.storage.files import from_bytes, to_bytes
+
+EXAMINED = np.arange(1.0, 7.0) ** -0.9
+
+
+def lists(n, seed=0, m=6):
+    """Lists of m documents with two features, of which only the product attracts; the first feature gives the order."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, m, 2))
+    X = np.take_along_axis(X, np.argsort(-X[:, :, :1], axis=1), axis=1)
+    attracts = np.where(X[..., 0] * X[..., 1] > 0, 0.5, 0.05)
+    return X, rng.random((n, m)) < attracts * EXAMINED[:m], attracts
+
+
+def taught(model, n, seed=0):
+    X, clicked, _ = lists(n, seed)
+    for x, c in zip(X, clicked, strict=True):
+        model.learn_one(x, Impression(range(len(x))).clicked(np.flatnonzero(c).tolist()))
+    return model
+
+
+@pytest.mark.slow
+def test_products_of_features_and_positions_are_learned_though_no_list_comes_again():
+    model = taught(ClickBlendRanker(), 2000)
+    X, _, attracts = lists(200, seed=1)
+    pairs = right = 0
+    for x, a in zip(X, attracts, strict=True):
+        scores = np.array(model.predict_one(x))
+        better = a[:, None] > a[None, :]
+        pairs += better.sum()
+        right += (scores[:, None] > scores[None, :])[better].sum()
+    assert right / pairs > 0.9
+    assert model.weights[1] > 0.5
+    assert np.abs(np.array(model.examined[:3]) - EXAMINED[:3]).max() < 0.08
+
+
+def test_without_trees_positions_are_the_log_odds_of_their_clicks():
+    # One document is at each position, alike but for its place: nothing can be split.
+    trees = ClickTrees(rate=50.0)
+    for t in range(400):
+        clicked = [place for place, every in enumerate((2, 4)) if t % every == 0]
+        trees.learn_one([[0.0], [0.0]], Impression((0, 1)).clicked(clicked))
+    # What all documents have in common is in the trees, too.
+    assert np.diff(trees.positions[:2]) == pytest.approx(np.log(1 / 3), abs=0.02)
+    assert trees.examined[1] == pytest.approx(0.5, abs=0.01)
+    assert trees.predict_one([[0.0], [0.0]])[0] == trees.predict_one([[0.0], [0.0]])[1]
+
+
+def test_residuals_are_clicks_less_their_probability_with_its_variance_as_the_weight():
+    trees = taught(ClickTrees(rate=20.0), 60)
+    growth = trees._growth(np.random.default_rng(0))
+    n = len(trees._lengths)
+    growth.used[:] = 1
+    growth.fill(0, n, trees._scores[0], trees._grades[0], trees._query_weights[0])
+    chances = chance_of(trees._scores[0], trees.positions[trees._grades[0]])
+    assert growth.gh[:, 0] == pytest.approx(trees._clicks[0] - chances)
+    assert growth.gh[:, 1] == pytest.approx(chances * (1 - chances))
+    assert chance_of(np.array([0.0]), np.array([np.log(1 / 3)])) == pytest.approx(0.25)
+
+
+def test_lists_without_clicks_are_kept_and_grow_no_trees():
+    trees = ClickTrees()
+    for x in lists(50)[0]:
+        trees.learn_one(x, Impression(range(len(x))).clicked([]))
+    assert trees.n_trees == 0
+    assert sum(map(len, trees._clicks)) == 300
+
+
+def test_given_examination_stays_as_it_is_and_one_constant_is_learned():
+    model = taught(ClickBlendRanker(examination=(1.0, 0.25)), 100)
+    steps = np.diff(model.positions)
+    assert steps[0] == pytest.approx(np.log(0.25))
+    assert steps[1:] == pytest.approx(0.0)
+    assert model.examined == (1.0, 0.25)
+
+
+def test_candidates_lose_the_log_probability_of_the_click_among_the_displayed():
+    model = ClickBlendRanker(examination=(1.0, 0.5))
+    S = np.array([[0.0, 0.0], [0.0, np.log(3.0)]])
+    losses = model._judged(S, np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([0, 1]), np.array([0.0, 2.0]))
+    # Odds 1 : 1/2, and 1 : 3/2.
+    assert losses == pytest.approx(-np.log([1 / 3, 3 / 5]) / (2 * np.log(2)))
+
+
+def test_only_displayed_documents_are_learned_and_a_file_is_the_same_model():
+    documents = {name: {"x": float(i), "brand": "ab"[i % 2]} for i, name in enumerate("pqrstu")}
+    model = ClickBlendRanker(k=3)
+    for t in range(40):
+        shown = model.show_one(documents)
+        model.learn_one(documents, shown.clicked(shown.order[t % 2 : 1 + t % 3]))
+    assert sum(map(len, model.learners[1]._clicks)) == 120
+    again = from_bytes(to_bytes(model))
+    assert again.predict_one(documents) == model.predict_one(documents)
+    for one in (model, again):
+        one.learn_one(documents, Impression(("q", "p")).clicked(["p"]))
+    assert to_bytes(again) == to_bytes(model)
+
+
+def test_no_tree_splits_by_a_feature_with_a_sign():
+    model = taught(ClickBlendRanker(signs={"1": 1}), 200)
+    trees = model.learners[1]
+    assert trees.n_trees
+    assert trees.importance[0] == 0.0
+
+
+def test_bad_lists_and_settings_are_refused_and_change_nothing():
+    model = taught(ClickBlendRanker(), 30)
+    before = to_bytes(model)
+    with pytest.raises(ValueError, match="feature 0 of document 1 is inf"):
+        model.learn_one([[0.0, 1.0], [np.inf, 0.0]], Impression((0, 1)).clicked([0]))
+    assert to_bytes(model) == before
+    with pytest.raises(ValueError, match="examination is"):
+        ClickBlendRanker(examination=(1.0, 0.0))
+
+
+def test_sparse_rows_are_learned_in_the_order_displayed():
+    from scipy.sparse import csr_array
+
+    X = csr_array(np.array([[0.0, 1.0, 0.0], [2.0, 0.0, 0.0], [0.0, 0.0, 3.0]]))
+    rows = from_scipy(X)
+    assert (rows.taken(np.array([2, 0])).toarray() == X.toarray()[[2, 0]]).all()
+    model = ClickBlendRanker()
+    for _ in range(20):
+        model.learn_one(X, Impression((2, 0)).clicked([0]))
+    assert model.rank_one(X)[0] == 0
