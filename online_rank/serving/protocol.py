@@ -230,12 +230,24 @@ class RankingService(ServiceState):
                     self._pending.advance(changes, now)
 
     def _rank_again(
-        self, n_shown: Any, gone: Any, n_asked: Any, kept: Any = None, now: Any = None, *, number: Any, waiting: Any
+        self,
+        n_shown: Any,
+        gone: Any,
+        n_asked: Any,
+        kept: Any = None,
+        now: Any = None,
+        n_drafts: Any = None,
+        spent: Any = None,
+        *,
+        number: Any,
+        waiting: Any,
     ) -> None:
         """A query was ranked. Raises ValueError for what no service has recorded."""
-        if not all(is_integer(count, 0, MAX_COUNT) for count in (n_shown or 0, n_asked)):
+        if not all(is_integer(count, 0, MAX_COUNT) for count in (n_shown or 0, n_asked, n_drafts or 0)):
             raise ValueError("a ranking has counts that no file can hold")
         arguments.number("the share of the DCG that a draw keeps", kept, 0.0, 1.001, optional=True)
+        if n_drafts is not None:
+            arguments.number("what drafts may have cost", spent, 0.0)
         if now is not None:
             arguments.require_time("the time of a ranking", now)
         if number is not None and (type(number) is not int or number != self._pending.next_number):
@@ -244,6 +256,8 @@ class RankingService(ServiceState):
             ranker_of(self.model).n_shown = n_shown
         if self.challenge is not None:
             self.challenge.n_asked = n_asked
+            if n_drafts is not None:
+                self.challenge.n_shown, self.challenge.spent = n_drafts, spent
         with all_or_nothing(self) as changes:
             ranking.let_wait(self, changes, number, waiting, gone, now, kept)
         self._pending.spill()
