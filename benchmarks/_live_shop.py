@@ -9,7 +9,7 @@ import numpy as np
 from online_rank.feedback import Impression
 from online_rank.stream.clicks import User
 
-K, DOCUMENTS, GRADES = 10, 30, (0.6, 0.85)
+K, DOCUMENTS, GRADES = 10, 20, (0.6, 0.85)
 BRANDS, KINDS, WORDS = 40, 6, 60
 _BEGIN, _DAY = dt.datetime(2026, 1, 1), 86_400.0
 #: Queries from which the scale of utilities and the thresholds of grades come.
@@ -67,30 +67,8 @@ class LiveShop:
                 np.log1p(clicks),
             )
         )
-        if self.noise:
-            return self._told(rng, t, rng.permutation(brand), kind[rng.permutation(m)], *(
-                each[rng.permutation(m)] for each in (price, margin, clicks, age, rating, words)
-            )), parts  # fmt: skip
-        return self._told(rng, t, brand, kind, price, margin, clicks, age, rating, words), parts
-
-    def _told(self, rng, t, brand, kind, price, margin, clicks, age, rating, words) -> list[dict[str, Any]]:  # type: ignore[no-untyped-def]
-        """The features of documents as a shop sends them."""
-        now = _BEGIN + dt.timedelta(seconds=30.0 * t)
-        told = []
-        for i in range(len(price)):
-            own: dict[str, Any] = {
-                "price": round(float(np.exp(3.0 + price[i])), 2),
-                "brand": f"brand {brand[i]}",
-                "kind": f"kind-{kind[i]}",
-                "published": (now - dt.timedelta(days=float(age[i]))).isoformat(timespec="seconds"),
-                "margin": float(margin[i]),
-                "clicks": float(clicks[i]),
-                "title": " ".join(f"w{word}" for word in words[i]) + f" n{rng.integers(10_000)}",
-            }
-            if not np.isnan(rating[i]):
-                own["rating"] = float(rating[i])
-            told.append(own)
-        return told
+        features = (brand, kind, price, margin, clicks, age, rating, words)
+        return _told(rng, t, *([each[rng.permutation(m)] for each in features] if self.noise else features)), parts
 
     def query(self, rng: np.random.Generator, t: int) -> Query:
         """One query."""
@@ -109,6 +87,26 @@ class LiveShop:
         """n queries, one after the other."""
         rng = np.random.default_rng([seed, n, 96])
         return (self.query(rng, first + t) for t in range(n))
+
+
+def _told(rng: np.random.Generator, t: int, *features: np.ndarray) -> list[dict[str, Any]]:
+    """The features of documents as a shop sends them: numbers, a date, texts, and no rating where there is none."""
+    brand, kind, price, margin, clicks, age, rating, words = features
+    now, told = _BEGIN + dt.timedelta(seconds=30.0 * t), []
+    for i in range(len(price)):
+        own: dict[str, Any] = {
+            "price": round(float(np.exp(3.0 + price[i])), 2),
+            "brand": f"brand {brand[i]}",
+            "kind": f"kind-{kind[i]}",
+            "published": (now - dt.timedelta(days=float(age[i]))).isoformat(timespec="seconds"),
+            "margin": float(margin[i]),
+            "clicks": float(clicks[i]),
+            "title": " ".join(f"w{word}" for word in words[i]) + f" n{rng.integers(10_000)}",
+        }
+        if not np.isnan(rating[i]):
+            own["rating"] = float(rating[i])
+        told.append(own)
+    return told
 
 
 class Crowd(NamedTuple):

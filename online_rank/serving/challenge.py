@@ -20,6 +20,7 @@ from online_rank.intervals.paired import Difference
 from online_rank.query import Block
 from online_rank.query.context import vectors_of
 from online_rank.rankers.fixed import FixedRanker
+from online_rank.rankers.frozen import FrozenRanker
 from online_rank.serving.votes import HALF, kept_by_draft, least_drafted, share_of_votes, votes_left
 
 if TYPE_CHECKING:
@@ -51,47 +52,48 @@ def seen_by(model: Any, query: Block) -> Block:
 class Challenge:
     """A model that may replace the serving one.
 
-    With grades it learns in the shadow: both models rank each query before they learn it, and their losses are compared. With
-    clicks that comparison would favour the model whose lists were shown, so every other query shows a list drafted from those
-    that each would show, draws included (`online_rank.metrics.TeamDraft`), and clicks are votes. Neither model learns from
-    those lists.
+        With grades it learns in the shadow: both models rank each query before they learn it, and their losses are compared. With
+        clicks that comparison would favour the model whose lists were shown, so every other query shows a list drafted from those
+        that each would show, draws included (`online_rank.metrics.TeamDraft`), and clicks are votes. Neither model learns from
+        those lists.
 
-    With a budget (`from_today`), both models order the documents that the serving one would show, and fewer lists are drafted:
-    the next one is as soon as half of the budget pays for the worst draft. It costs what its draft takes from the documents of
-    the serving model (`kept_by_draft`). The model that lost its place is the next challenger: it may come back.
+        With a budget (`from_today`), both models order the documents that the serving one would show, and fewer lists are drafted:
+        the next one is as soon as half of the budget pays for the worst draft. It costs what its draft takes from the documents of
+        the serving model (`kept_by_draft`). The model that lost its place is the next challenger: it may come back.
 
-    Of a session or a user that feedback names only the first evidence in a day counts: what comes after it depends on it, and
-    the interval assumes that each piece of evidence, given all before it, has the mean over all users. Each list without a name
-    is taken for the only one of its user. Names that somebody invents count as users.
+        Of a session or a user that feedback names only the first evidence in a day counts: what comes after it depends on it, and
+        the interval assumes that each piece of evidence, given all before it, has the mean over all users. Each list without a name
+        is taken for the only one of its user. Names that somebody invents count as users.
 
-    Parameters
-    ----------
-    model
-        The challenger. It must learn from the same kind of feedback as the serving model, and for the same measure.
-    origin
-        Digest of its file.
-    promote_at
-        Confidence at which it replaces the serving model: the lower limit of the mean difference, which holds with this
-        probability at all times, is above 0. None only compares.
-    keep
-        The budget: the least share of the serving model's DCG that users see in expectation, drafted lists included; None for
-        none.
-    seed
-        Seed of the drafts.
+        Parameters
+        ----------
+        model
+            The challenger. It must learn from the same kind of feedback as the serving model, and for the same measure.
+        origin
+            Digest of its file.
+        promote_at
+            Confidence at which it replaces the serving model: the lower limit of the mean difference, which holds with this
+            probability at all times, is above 0. None only compares.
+        keep
+            The budget: the least share of the serving model's DCG that users see in expectation, drafted lists included; None for
+            none.
+        seed
+            Seed of the drafts.
 
-    Examples
-    --------
-    >>> from online_rank import PerceptronRanker
-    >>> from online_rank.rankers.fixed import FixedRanker
-    >>> from online_rank.serving import Challenge, RankingService
-    >>> service = RankingService(FixedRanker({"x": -1.0}), challenge=Challenge(FixedRanker({"x": 1.0}), promote_at=0.95))
-    >>> for i in range(30):
-    ...     reply = service.handle(b'{"id": %d, "docs": {"a": {"x": 2}, "b": {"x": 1}}, "grades": {"a": 1, "b": 0}}' % i)
-    ...     if reply.promoted:
-    ...         print(i + 1, reply.promoted)
-    25 the challenger is better than the serving model: +0.3691, at least +0.0101 with 95 % confidence, n = 25
-    >>> service.challenge is None, service.model.weights
-    (True, {'x': 1.0})
+        Examples
+        --------
+        >>> from online_rank import PerceptronRanker
+        >>> from online_rank.rankers.fixed import FixedRanker
+    from online_rank.rankers.frozen import FrozenRanker
+        >>> from online_rank.serving import Challenge, RankingService
+        >>> service = RankingService(FixedRanker({"x": -1.0}), challenge=Challenge(FixedRanker({"x": 1.0}), promote_at=0.95))
+        >>> for i in range(30):
+        ...     reply = service.handle(b'{"id": %d, "docs": {"a": {"x": 2}, "b": {"x": 1}}, "grades": {"a": 1, "b": 0}}' % i)
+        ...     if reply.promoted:
+        ...         print(i + 1, reply.promoted)
+        25 the challenger is better than the serving model: +0.3691, at least +0.0101 with 95 % confidence, n = 25
+        >>> service.challenge is None, service.model.weights
+        (True, {'x': 1.0})
     """
 
     _schema = Schema(
@@ -182,6 +184,12 @@ class Challenge:
         turned.origin, turned.serving_origin = self.serving_origin, self.origin
         return turned
 
+    def with_model(self, model: Any, since: int, same: bool) -> Self:
+        """The comparison with another model that waits: with its evidence, if it is of the same line, or from the beginning."""
+        made = copy.copy(self) if same else self.begun(since)
+        made.model = model
+        return made
+
     @property
     def share(self) -> float:
         """The least share of the lists that are drafted, if the models learn from clicks."""
@@ -208,8 +216,9 @@ class Challenge:
 
         `lists` is there if the models learn from clicks.
         """
-        n = float(self.sums[0, 0])
-        votes = votes_left(self.sums[0], self.promote_at or SURE)
+        n, total, variation = self.sums[0].tolist()
+        # The account is of the challenger's loss, less the serving model's.
+        votes = votes_left(np.array([n, n - total, variation]), self.promote_at or SURE)
         if votes is None:
             return None
         shown = self.n_asked - self.asked_before
@@ -236,7 +245,11 @@ class Challenge:
             lists, kept = self._drawn_lists(shown, model, query, pins, gone), None
         else:
             first = [document for document in model.rank_one(seen_by(model, query)) if document not in gone][:k]
-            place = {document: place for place, document in enumerate(self.model.rank_one(seen_by(self.model, query)))}
+            try:
+                place = {document: place for place, document in enumerate(self.model.rank_one(seen_by(self.model, query)))}
+            except (ValueError, TypeError):  # What the waiting model cannot rank is no evidence.
+                self.n_failed += 1
+                return None
             lists, kept = [first, sorted(first, key=place.__getitem__)], kept_by_draft([*map(place.__getitem__, first)])
             self.n_shown, self.spent = self.n_shown + 1, self.spent + 1.0 - kept
         drafted = Impression.drafted(dict(zip(_NAMES, lists, strict=True)), k, counted_generator(self, self.seed, self.n_asked))
@@ -333,7 +346,8 @@ def from_today(
         The weights of the present ranking formula, as `FixedRanker` takes them: `{"score": 1.0}`, or `{"rank": -1.0}`.
     model
         The model that learns: `ClickCurves`, or a pipeline that ends in a `ClickRidge`, which need far fewer clicks than a
-        `SwapRanker` or a `ClickPerceptron`. From now on it draws by the policy of today's ranking.
+        `SwapRanker` or a `ClickPerceptron`. Any other model is compared as it is, and learns nothing (`FrozenRanker`). From now
+        on it draws by the policy of today's ranking.
     keep, k
         The budget, and how many documents are shown, at least 3.
     seed
@@ -349,11 +363,7 @@ def from_today(
     >>> round(challenge.share, 3), today.policy.newcomers, service.keep
     (0.038, 0.005..., 0.98)
     """
-    ranker = ranker_of(model)
-    if getattr(ranker, "credit", "swap") != "swap" or not hasattr(ranker, "policy"):
-        raise ValueError(
-            f"{type(ranker).__name__} does not learn from lists that are drawn around the ranking of today: ClickCurves does"
-        )
+    model, ranker = drawn_around(model)
     arguments.integer("k", k, 3)
     # Half of the lists are votes at most, and what these keep is sure.
     number("keep", keep, above=HALF * least_drafted(k), below=1.0)
@@ -361,6 +371,14 @@ def from_today(
     drawn = (keep - share * least_drafted(k)) / (1.0 - share)
     ranker.policy = PlackettLuce(k, keep=drawn, newcomers=0.25 * (1.0 - keep), seed=seed)
     return FixedRanker(today, policy=copy.copy(ranker.policy)), Challenge(model, promote_at=SURE, keep=keep, seed=seed)
+
+
+def drawn_around(model: Any) -> tuple[Any, Any]:
+    """A model that draws lists and learns from clicks on those of another one, and its ranker; any other model as it is."""
+    ranker = ranker_of(model)
+    if not (hasattr(ranker, "policy") and getattr(ranker, "credit", "swap") == "swap" and ranker.abilities.takes_clicks):
+        model = ranker = FrozenRanker(model)
+    return model, ranker
 
 
 def _loss(measure: "AnyMeasure", model: Any, query: Block, y: Any) -> float | None:

@@ -114,7 +114,7 @@ class ServedModel:
         self.alone = asyncio.Lock()
         if service.replaced is not None:
             # The process may have been killed before the file was written.
-            self._keep_replaced()
+            self.keep_replaced()
 
     @property
     def seconds_ahead(self) -> float:
@@ -230,7 +230,7 @@ class ServedModel:
             self.n_promotions += 1
             self._n_models += 1
             self.inputs.serve(model)
-            self._keep_replaced()
+            self.keep_replaced()
         if reply.docs is not None and time.monotonic() >= self.inputs.looks_from and self.inputs.look(reply.docs):
             self._keep_reference()
 
@@ -264,7 +264,7 @@ class ServedModel:
             except (OSError, ValueError) as error:  # Names of a model may be what no file in UTF-8 has.
                 _log.error("the reference of features cannot be kept: %s", error)
 
-    def _keep_replaced(self) -> None:
+    def keep_replaced(self) -> None:
         """Keep the model that was replaced, for `roll_back`."""
         try:
             self.kept.put(to_bytes(self.durable.service.replaced))

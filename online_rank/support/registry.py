@@ -115,6 +115,7 @@ _IN_ROOMS = {
     "preprocessing.vector_columns": ("VectorColumns",),
     "rankers.fixed": ("FixedRanker",),
     "rankers.click_words": ("ClickWords",),
+    "rankers.frozen": ("FrozenRanker",),
     "rankers.growing_trees": ("GrowingTrees",),
     "base.kinds": ("Kinds",),
     "rankers.words": ("Words",),
