@@ -355,7 +355,7 @@ class Clicks(Feedback):
         """
         teams = self.impression.teams or ()
         signed = [gain if picked == team else -gain for gain, picked in zip(self.gains, teams, strict=True)]
-        coins = []
+        coins: list[float] = []
         for place in self.impression.alike:
             difference = sum(signed[place : place + 2])
             if difference and len(coins) < _MOST_COINS:

@@ -163,12 +163,12 @@ class ClickCurves(CurvedRanker):
         return BEGUN if self.policy is None else self.policy
 
     @property
-    def _weights(self) -> np.ndarray:
+    def _weights(self) -> np.ndarray:  # type: ignore[override]
         """The columns of each feature, as the reader asks for them."""
         return self._taken
 
     @property
-    def _places(self) -> np.ndarray:
+    def _places(self) -> np.ndarray:  # type: ignore[override]
         """Of each feature the columns g and missing."""
         return self._taken[:, [_LINE, _LACKED]]
 

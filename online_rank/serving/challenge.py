@@ -52,48 +52,48 @@ def seen_by(model: Any, query: Block) -> Block:
 class Challenge:
     """A model that may replace the serving one.
 
-        With grades it learns in the shadow: both models rank each query before they learn it, and their losses are compared. With
-        clicks that comparison would favour the model whose lists were shown, so every other query shows a list drafted from those
-        that each would show, draws included (`online_rank.metrics.TeamDraft`), and clicks are votes. Neither model learns from
-        those lists.
+    With grades it learns in the shadow: both models rank each query before they learn it, and their losses are compared. With
+    clicks that comparison would favour the model whose lists were shown, so every other query shows a list drafted from those
+    that each would show, draws included (`online_rank.metrics.TeamDraft`), and clicks are votes. Neither model learns from
+    those lists.
 
-        With a budget (`from_today`), both models order the documents that the serving one would show, and fewer lists are drafted:
-        the next one is as soon as half of the budget pays for the worst draft. It costs what its draft takes from the documents of
-        the serving model (`kept_by_draft`). The model that lost its place is the next challenger: it may come back.
+    With a budget (`from_today`), both models order the documents that the serving one would show, and fewer lists are drafted:
+    the next one is as soon as half of the budget pays for the worst draft. It costs what its draft takes from the documents of
+    the serving model (`kept_by_draft`). The model that lost its place is the next challenger: it may come back.
 
-        Of a session or a user that feedback names only the first evidence in a day counts: what comes after it depends on it, and
-        the interval assumes that each piece of evidence, given all before it, has the mean over all users. Each list without a name
-        is taken for the only one of its user. Names that somebody invents count as users.
+    Of a session or a user that feedback names only the first evidence in a day counts: what comes after it depends on it, and
+    the interval assumes that each piece of evidence, given all before it, has the mean over all users. Each list without a name
+    is taken for the only one of its user. Names that somebody invents count as users.
 
-        Parameters
-        ----------
-        model
-            The challenger. It must learn from the same kind of feedback as the serving model, and for the same measure.
-        origin
-            Digest of its file.
-        promote_at
-            Confidence at which it replaces the serving model: the lower limit of the mean difference, which holds with this
-            probability at all times, is above 0. None only compares.
-        keep
-            The budget: the least share of the serving model's DCG that users see in expectation, drafted lists included; None for
-            none.
-        seed
-            Seed of the drafts.
+    Parameters
+    ----------
+    model
+        The challenger. It must learn from the same kind of feedback as the serving model, and for the same measure.
+    origin
+        Digest of its file.
+    promote_at
+        Confidence at which it replaces the serving model: the lower limit of the mean difference, which holds with this
+        probability at all times, is above 0. None only compares.
+    keep
+        The budget: the least share of the serving model's DCG that users see in expectation, drafted lists included; None for
+        none.
+    seed
+        Seed of the drafts.
 
-        Examples
-        --------
-        >>> from online_rank import PerceptronRanker
-        >>> from online_rank.rankers.fixed import FixedRanker
+    Examples
+    --------
+    >>> from online_rank import PerceptronRanker
+    >>> from online_rank.rankers.fixed import FixedRanker
     from online_rank.rankers.frozen import FrozenRanker
-        >>> from online_rank.serving import Challenge, RankingService
-        >>> service = RankingService(FixedRanker({"x": -1.0}), challenge=Challenge(FixedRanker({"x": 1.0}), promote_at=0.95))
-        >>> for i in range(30):
-        ...     reply = service.handle(b'{"id": %d, "docs": {"a": {"x": 2}, "b": {"x": 1}}, "grades": {"a": 1, "b": 0}}' % i)
-        ...     if reply.promoted:
-        ...         print(i + 1, reply.promoted)
-        25 the challenger is better than the serving model: +0.3691, at least +0.0101 with 95 % confidence, n = 25
-        >>> service.challenge is None, service.model.weights
-        (True, {'x': 1.0})
+    >>> from online_rank.serving import Challenge, RankingService
+    >>> service = RankingService(FixedRanker({"x": -1.0}), challenge=Challenge(FixedRanker({"x": 1.0}), promote_at=0.95))
+    >>> for i in range(30):
+    ...     reply = service.handle(b'{"id": %d, "docs": {"a": {"x": 2}, "b": {"x": 1}}, "grades": {"a": 1, "b": 0}}' % i)
+    ...     if reply.promoted:
+    ...         print(i + 1, reply.promoted)
+    25 the challenger is better than the serving model: +0.3691, at least +0.0101 with 95 % confidence, n = 25
+    >>> service.challenge is None, service.model.weights
+    (True, {'x': 1.0})
     """
 
     _schema = Schema(
