@@ -172,6 +172,12 @@ class ClickCurves(CurvedRanker):
         """Of each feature the columns g and missing."""
         return self._taken[:, [_LINE, _LACKED]]
 
+    def _choice(self) -> np.ndarray:  # type: ignore[override]
+        """There are no members, whose curves might differ."""
+        return np.zeros(0)
+
+    _sigmas = _choice
+
     @property
     @locked
     def n_columns(self) -> int:

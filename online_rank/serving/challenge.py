@@ -211,6 +211,14 @@ class Challenge:
             f"{difference.mean:+.4f}, at least {self.least(level):+.4f} with {100 * level:g} % confidence, n = {difference.n:,}"
         )
 
+    def in_words(self) -> str:
+        """The difference, and how long a decision takes, for people."""
+        left = self.left()
+        if left is None:
+            return f"{self.difference_text}; at this difference it does not take over"
+        lists = f" or {left['lists']:,} lists" if "lists" in left else ""
+        return f"{self.difference_text}; at this difference it takes over after about {left['votes']:,} more comparisons{lists}"
+
     def left(self) -> dict[str, int] | None:
         """How much more evidence, and how many more lists, a decision takes if all goes on as so far; None if none is in sight.
 

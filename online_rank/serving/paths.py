@@ -134,7 +134,9 @@ class Paths:
         return 200, (await self._model(exchange)).figures()
 
     async def _get_curves(self, n: int, exchange: "Exchange") -> Answer:
-        ranker = curves.copied((await self._model(exchange)).durable.service.model)
+        service = (await self._model(exchange)).durable.service
+        # While the ranking of today serves, those of the model that waits.
+        ranker = curves.copied(service.model) or curves.copied(service.learning_model)
         return 200, await asyncio.to_thread(curves.curves_of, ranker, n)
 
     async def _get_model(self, exchange: "Exchange") -> Response:
