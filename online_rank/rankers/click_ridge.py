@@ -177,9 +177,9 @@ class ClickRidge(Ranker):
         gains = shown.gains[:n]
         if not (np.isfinite(norm) and 0.0 <= weight < np.inf and (gains >= 0.0).all()):
             return False
-        if weight > 0.0 and gains.any() and self._n_features:
+        if weight > 0.0 and gains.any() and (X := columns(shown.rows[:n])).shape[1]:
             with np.errstate(all="ignore"):  # What is not finite is refused.
-                learned = self._add(columns(shown.rows[:n]), gains, shown.places[:n], weight)
+                learned = self._add(X, gains, shown.places[:n], weight)
             if not learned:
                 return False
         row[:] = 0.0, np.nan, 0.0, 0.0, 0.0, weight, query.n_documents, norm, 0.0, True

@@ -116,7 +116,7 @@ def test_columns_stay_within_the_limit_and_features_come_first(monkeypatch):
     def documents(i, rng):
         return {d: {f"x{j}": float(rng.normal()) for j in range(20)} for d in "pqr"}
 
-    model = taught(ClickCurves(), 3, documents, lambda x: x["x0"] > 0)
+    model = taught(ClickCurves(), 6, documents, lambda x: x["x0"] > -1.0)
     # 20 of g, ranks up to 35 in all, and no ramps beyond 30.
     assert (model.n_columns, (model._taken[:, 0] >= 0).sum(), (model._taken[:, 1] >= 0).sum()) == (35, 20, 15)
     more = {d: {**{f"x{j}": 1.0 * j for j in range(20)}, "y": i} for i, d in enumerate("pqr")}

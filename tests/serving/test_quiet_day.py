@@ -15,8 +15,8 @@ from tests.serving.test_alerts import RULES
 from tests.serving.test_readers import run
 
 needs_promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="there is no promtool: apt-get install prometheus")
-#: Scrapes, one a minute of the day that promtool sees, and queries between two of them.
-MINUTES, QUERIES = 150, 3
+#: Scrapes, one a minute of the day that promtool sees, queries between two of them, and the minute when an input breaks.
+MINUTES, QUERIES, BREAKS = 150, 5, 60
 #: What depends on the machine that runs the test.
 OF_MACHINE = ("latency_seconds", "event_loop_delay", "process_", "python_")
 
@@ -48,7 +48,7 @@ MAKE = {
     "from today": today_service,
     "readers": lambda: RankingService(AdditiveRanker(trees=0)),
 }
-#: What becomes of the documents of each query after a third of the day, and the alarm.
+#: What becomes of the documents of each query once an input breaks, and the alarm.
 FAULTS = {
     ("from today", "a feature has another name"): (renamed, "UnknownFeatures"),
     ("from today", "a feature is missing"): (lambda docs: without(docs, "price"), "MissingFeatures"),
@@ -64,7 +64,7 @@ FAULTS = {
 
 def scraped(mode, change):
     """What each minute's scrape of the learner, and of the reader if there is one, has: {series: values}."""
-    rng, found, at = np.random.default_rng(1), {}, [1_800_000_000.0]
+    rng, found = np.random.default_rng(1), {}
 
     async def scrape(client, name, minute):
         for line in (await client.http.get("/metrics")).text.splitlines():
@@ -82,7 +82,7 @@ def scraped(mode, change):
                 docs = {d: document(rng) for d in "abcd"}
                 if mode == "clicks":
                     docs = {d: {"score": x["score"], "price": x["price"]} for d, x in docs.items()}
-                docs = change(docs) if minute > MINUTES // 3 else docs
+                docs = change(docs) if minute >= BREAKS else docs
                 query, good = f"q{minute} {i}", max(docs, key=lambda d: docs[d].get("score", 0.0) + rng.normal())
                 status, answer = await ranks.post("/rank", {"id": query, "docs": docs})
                 assert status == 200, answer
@@ -93,7 +93,6 @@ def scraped(mode, change):
                     feedback = {"event": "click", "doc": good}
                 status, answer = await ranks.post("/learn", {"id": query, **feedback, "session": query})
                 assert status == 200, answer
-                at[0] += 20.0
             await scrape(learner, "learner", minute)
             for reader in readers if mode == "readers" else ():
                 await scrape(reader, "reader", minute)
