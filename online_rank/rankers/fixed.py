@@ -101,8 +101,9 @@ class FixedRanker(Ranker):
     def _abilities(self) -> Abilities:
         draws = self.policy is not None
         return Abilities(
-            takes_documents=draws, takes_missing=draws, takes_sparse=True, takes_clicks=draws, takes_vectors=draws, draws=draws
-        )
+            takes_documents=draws, takes_missing=draws, takes_sparse=True, takes_clicks=draws, takes_any_list=draws,
+            takes_vectors=draws, draws=draws,
+        )  # fmt: skip
 
     @property
     def _own_policy(self) -> Policy | None:

@@ -43,7 +43,7 @@ _ENDPOINTS: dict[str, tuple[str, Any, Any, tuple[int, ...]]] = {
     "post /ranked": ("Let queries wait for feedback that were ranked elsewhere", [[m.Elsewhere]], [m.Taken], _OF_BODY),
     "get /model": ("The model file; 304 where its ETag equals If-None-Match", None, _FILE, (429,)),
     "get /model/waiting": (
-        "The file of the model that waits: the challenger, or the ranking of today",
+        "The model file of the challenger, or of the ranking of today",
         None,
         _FILE,
         (404, 429),
