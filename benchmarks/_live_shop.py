@@ -90,7 +90,7 @@ class LiveShop:
 
 
 def _told(rng: np.random.Generator, t: int, *features: np.ndarray) -> list[dict[str, Any]]:
-    """The features of documents as a shop sends them: numbers, a date, texts, and no rating where there is none."""
+    """The features of documents as a shop sends them: numbers, a date, texts, and no rating of some."""
     brand, kind, price, margin, clicks, age, rating, words = features
     now, told = _BEGIN + dt.timedelta(seconds=30.0 * t), []
     for i in range(len(price)):

@@ -7,7 +7,7 @@
 - takeover: lists until the model takes over, and DCG of what users saw in each block of 500 lists as a share of today's.
 - wrong: how often a model takes over that is worse than today's ranking, or as good: only drafted lists are simulated.
 
-The shop has categories, dates, missing values, words and 3 % bots (`benchmarks._live_shop`); each list is a session of its own.
+The shop has categories, dates, missing values, words and 3 % bots (`benchmarks._live_shop`); each list is a separate session.
 """
 
 import functools

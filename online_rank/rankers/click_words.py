@@ -122,7 +122,7 @@ class ClickWords(base.Base):
             setattr(self, name, np.delete(getattr(self, name), gone))
 
     def wanted(self, room: int) -> np.ndarray:
-        """The keys that may have a column, and lack one: at most so many, those first that most lists showed."""
+        """The keys that may have a column, and lack one: at most this many, those first that most lists showed."""
         free = np.flatnonzero((self._places < 0) & (self._counts >= _LISTS))
         return self._keys[free[np.argsort(-self._counts[free], kind="stable")[: max(room, 0)]]]
 

@@ -21,7 +21,7 @@ from online_rank.query import Block
 from online_rank.query.context import vectors_of
 from online_rank.rankers.fixed import FixedRanker
 from online_rank.rankers.frozen import FrozenRanker
-from online_rank.serving.votes import HALF, kept_by_draft, least_drafted, share_of_votes, votes_left
+from online_rank.serving.votes import HALF, kept_by_draft, least_drafted, share_of_votes
 
 if TYPE_CHECKING:
     from online_rank.measures.learned import AnyMeasure
@@ -224,13 +224,11 @@ class Challenge:
 
         `lists` is there if the models learn from clicks.
         """
-        n, total, variation = self.sums[0].tolist()
-        # The account is of the challenger's loss, less the serving model's.
-        votes = votes_left(np.array([n, n - total, variation]), self.promote_at or SURE)
+        votes = self.paired.n_left("challenger", "serving", self.promote_at or SURE)
         if votes is None:
             return None
         shown = self.n_asked - self.asked_before
-        return {"votes": int(votes), **({"lists": round(votes * shown / n)} if shown else {})}
+        return {"votes": votes, **({"lists": round(votes * shown / float(self.sums[0, 0]))} if shown else {})}
 
     def compare(self, measure: "AnyMeasure", model: Any, query: Block, y: Any, whose: bool | None = None) -> None:
         """Compare both on a query with its grades, before they learn it; `whose` as in `count`."""

@@ -20,10 +20,6 @@ import numpy as np
 from online_rank import arguments
 from online_rank.base import serving_steps
 from online_rank.base.explain import feature_weights
-from online_rank.base.forgetting import parts_of
-from online_rank.base.kinds import Kinds
-from online_rank.preprocessing.vector_columns import vectors_of_columns
-from online_rank.query.levels import is_level
 from online_rank.serving.clock import CLOCK
 
 _log = logging.getLogger("online_rank.serving")
@@ -141,7 +137,8 @@ class InputWatch:
         self._steps = [step for step in steps if hasattr(step, "n_unknown")]
         names = next((names for step in steps if (names := getattr(step, "feature_names", None)) is not None), ())
         if self._known is not None:
-            self._known |= raw_names(model, names)
+            own = next((own for step in steps if (own := getattr(step, "query_names", None)) is not None), names)
+            self._known |= {name for name in own if isinstance(name, str)}
         needed = [name for name in (feature_weights(model) if names else ()) if len(name) <= _LONGEST_NAME]
         self._needed = needed[:_MOST_FEATURES]
 
@@ -298,14 +295,6 @@ def begun_with(model: Any) -> frozenset[str]:
     """The features by which a model ranked before it had learned anything."""
     today = None if model is None else getattr(serving_steps(model)[-1], "today", None)
     return frozenset(map(str, today)) if isinstance(today, Mapping) else frozenset()
-
-
-def raw_names(model: Any, names: Iterable[Any]) -> set[str]:
-    """The names in queries of the features of a model: levels are of a category, and some columns of a text or a vector."""
-    own = {name[0] if is_level(name) else name for name in names}
-    made = vectors_of_columns(model) if own else {}
-    texts = {str(name) for kinds in parts_of(model, Kinds) for name in kinds.known()} if own else set()
-    return {made.get(name, name) for name in own if isinstance(name, str)} | texts
 
 
 def _is_number(value: Any) -> bool:

@@ -1,17 +1,11 @@
-"""Lists drafted by two models: what they cost users, how many there may be, and how many a decision still takes."""
-
-import math
+"""Lists drafted by two models: what they cost users, and how many there may be."""
 
 import numpy as np
-
-from online_rank.intervals.losses import largest_deviation
 
 #: The share of lists that are drafted without a budget, and the most with one.
 HALF = 0.5
 #: The most documents of lists whose drafts are all looked at.
 _MOST_DRAFTED = 12
-#: No decision takes more evidence than this.
-_MOST_VOTES = 1e9
 
 
 def share_of_votes(keep: float, k: int) -> float:
@@ -72,37 +66,3 @@ def kept_by_draft(places: list[int]) -> float:
                 following[now] = following.get(now, 0.0) + 0.5 * chance
         states = following
     return float(min(np.min(expected / discounts[:k], initial=1.0), 1.0))
-
-
-def votes_left(sums: np.ndarray, level: float) -> float | None:
-    """How much more evidence a decision takes if it goes on as so far; None if it does not speak for the challenger.
-
-    Parameters
-    ----------
-    sums
-        Number, sum and variation (3,) of (1 + difference) / 2.
-    level
-        The confidence of the decision, on one side.
-
-    Examples
-    --------
-    >>> votes_left(np.array([100.0, 50.0, 20.0]), 0.95), round(votes_left(np.array([100.0, 60.0, 20.0]), 0.95))
-    (None, 162)
-    """
-    n, total, variation = sums.tolist()
-    if not n or total <= 0.5 * n:
-        return None
-    lead, each = total / n - 0.5, variation / n
-
-    def is_decided(votes: float) -> bool:
-        return votes * lead > largest_deviation(votes * each, 1.0 - level)
-
-    low, high = n, n
-    while not is_decided(high):
-        low, high = high, 2.0 * high
-        if high > _MOST_VOTES:
-            return None
-    while high - low > 1.0:
-        middle = 0.5 * (low + high)
-        low, high = (low, middle) if is_decided(middle) else (middle, high)
-    return math.ceil(high) - n

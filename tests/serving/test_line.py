@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from online_rank import ClickCurves, FixedTrees, PerceptronRanker, StreamQuantileMap, load
+from online_rank.intervals import PairedLosses
 from online_rank.rankers.click_ridge import ClickRidge
 from online_rank.rankers.fixed import FixedRanker
 from online_rank.rankers.frozen import FrozenRanker
 from online_rank.serving import RankingService
 from online_rank.serving.challenge import from_today
 from online_rank.serving.durable import DurableService
-from online_rank.serving.votes import kept_by_draft, least_drafted, votes_left
+from online_rank.serving.votes import kept_by_draft, least_drafted
 from online_rank.storage.files import from_bytes, to_bytes
 from tests.serving.test_readers import run
 
@@ -177,10 +178,13 @@ def test_what_a_draft_costs_is_never_more_than_the_worst_one_and_how_many_votes_
     assert kept_by_draft([*range(9)]) == pytest.approx(1.0)
     # By hand: of (0, 1) against (1, 0) either is first in half of the drafts.
     assert kept_by_draft([1, 0]) == pytest.approx(0.5 + 0.5 / np.log2(3))
-    left = votes_left(np.array([100.0, 60.0, 20.0]), 0.95)
-    assert left > 100
-    assert votes_left(np.array([100.0 + left, 0.6 * (100.0 + left), 0.2 * (100.0 + left)]), 0.95) <= 1
-    assert votes_left(np.array([100.0, 49.0, 20.0]), 0.95) is None
+    account = PairedLosses(["old", "new"], sums=[[100.0, 40.0, 20.0]])
+    left = account.n_left("new", "old")
+    later = PairedLosses(["old", "new"], sums=account.sums * (100 + left) / 100)
+    before = PairedLosses(["old", "new"], sums=account.sums * (98 + left) / 100)
+    # One side of a 90 % interval holds with 95 %.
+    assert before.difference("new", "old", 0.9).lower <= 0.0 < later.difference("new", "old", 0.9).lower
+    assert account.n_left("old", "new") is None
 
 
 def test_models_of_files_are_saved(tmp_path):
