@@ -48,10 +48,10 @@ class ClickCurves(CurvedRanker):
     r"""Learns from clicks a curve for each feature, categories, words and vectors, comparing documents as `ClickRidge` does.
 
     It takes documents as they are: numbers, dates, texts, booleans, lists of texts, vectors, missing values. g is the normal
-    score of a value in the stream (the sketches of `StreamQuantileMap`), q the normal score of its rank in the query. The columns of a
-    feature are g, q, five ramps :math:`r_k(g) - r_k(0)`, each .8 wide, from -2 to 2, and -1 if the value is missing; of a
-    level of a category, g alone. A `ClickRidge` has all of these columns. A score is a sum of one curve of g and one line in q
-    for each feature, as in `AdditiveRanker`: `curve` gives them, and engines can compute them.
+    score of a value in the stream (the sketches of `StreamQuantileMap`), q the normal score of its rank in the query. The
+    columns of a feature are g, q, five ramps :math:`r_k(g) - r_k(0)`, each .8 wide, from -2 to 2, and -1 if the value is
+    missing; of a level of a category, g alone. A `ClickRidge` has all of these columns. A score is a sum of one curve of g and
+    one line in q for each feature, as in `AdditiveRanker`: `curve` gives them, and engines can compute them.
 
     - Words of texts, and levels beyond `max_levels`, get a column once 20 lists with clicks showed them, the most frequent
       first. With a text in the context, texts have the share of its words, and whether they stand in a row.
