@@ -84,7 +84,6 @@ class Challenge:
     --------
     >>> from online_rank import PerceptronRanker
     >>> from online_rank.rankers.fixed import FixedRanker
-    from online_rank.rankers.frozen import FrozenRanker
     >>> from online_rank.serving import Challenge, RankingService
     >>> service = RankingService(FixedRanker({"x": -1.0}), challenge=Challenge(FixedRanker({"x": 1.0}), promote_at=0.95))
     >>> for i in range(30):
