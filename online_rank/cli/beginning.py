@@ -3,7 +3,7 @@
 from collections.abc import Hashable
 from typing import Any
 
-from online_rank import ClickRidge, StreamQuantileMap
+from online_rank import ClickCurves
 from online_rank.cli.files import behind, histories_of, load_model
 from online_rank.cli.options import Service
 from online_rank.cli.positions import examination_in, met, with_examination
@@ -27,6 +27,6 @@ def model_to_serve(options: Service, file: str | None, today: dict[Hashable, flo
         model = model if options.reference is None else met(model, options.reference)
     else:
         histories = histories_of(options.history, examination_in(options.examination))
-        begins = new_model(options.measure, options.ranker) if today is None else StreamQuantileMap() | ClickRidge(today)
+        begins = new_model(options.measure, options.ranker) if today is None else ClickCurves(today)
         model = behind(histories, begins)
     return with_examination(model, options.examination, bool(options.events))

@@ -11,9 +11,16 @@ from online_rank.support.registry import of_another_part
 
 
 def load_model(path: str) -> Any:
-    """A model that ranks, from a file, or from the folder or database in which a service keeps its state, as it is now."""
+    """A model that ranks, from a file, or from the folder or database in which a service keeps its state, as it is now.
+
+    A text is a model of LightGBM, and JSON one of XGBoost.
+    """
     if os.path.isdir(path) or is_postgres(path):
         return of_another_part("read_service")(path).model
+    if path.endswith((".txt", ".json")):
+        from online_rank import FixedTrees
+
+        return FixedTrees.from_file(path)
     model = load(path)
     if not hasattr(model, "predict_one"):
         raise ModelFileError(f"{path}: holds a {type(model).__name__}, not a model that ranks")

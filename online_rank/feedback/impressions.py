@@ -15,6 +15,8 @@ from online_rank.query.grades import Feedback
 
 #: Logits are cut this far below the largest, as kernels cut them.
 _DEEPEST = 600.0
+#: The most rounds of a draft over whose coins a vote is averaged; of more, as the coins fell.
+_MOST_COINS = 8
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -41,6 +43,9 @@ class Impression:
         order.
     teams
         For a ranking drafted by several rankers: the ranker that picked each document, a string or an integer.
+    alike
+        Of such a ranking the positions, from 0, at which rounds begin that give the same documents whoever picks first: a coin
+        alone says whose they are.
     held_back
         Documents that were drawn next but not shown. If only one or two are shown, they are compared with these.
     newcomer
@@ -89,6 +94,7 @@ class Impression:
     kept: float | None = None
     newcomer: bool = False
     pinned: tuple[tuple[int, Hashable], ...] = ()
+    alike: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("order", "held_back"):
@@ -128,6 +134,9 @@ class Impression:
             if values and not 0.0 < min(values) <= max(values) <= 1.0:
                 wrong = next(value for value in values if not 0.0 < value <= 1.0)
                 raise ValueError(f"{name} has {wrong}; it is one probability > 0 a document")
+        object.__setattr__(self, "alike", tuple(self.alike))
+        if not all(is_integer(place, 0, n - 1) for place in self.alike) or (self.alike and self.teams is None):
+            raise ValueError(f"alike is {self.alike!r:.80}; it is positions of a drafted ranking, from 0")
         if self.kept is not None:
             arguments.number("kept", self.kept, 0.0, 1.0)
             object.__setattr__(self, "kept", float(self.kept))  # also where a policy computed it with NumPy: files have numbers
@@ -227,21 +236,25 @@ class Impression:
         """
         order: list[Hashable] = []
         teams: list[Any] = []
-        taken: set[Hashable] = set()
-        left = {team: iter(ranking) for team, ranking in rankings.items()}
+        alike: list[int] = []
+        left = {team: _Left(ranking) for team, ranking in rankings.items()}
         first, second = left
         n = len(set().union(*rankings.values()))
         length = n if k is None else min(k, n)
+        taken: set[Hashable] = set()
         while len(order) < length:
-            for team in (first, second) if rng.random() < 0.5 else (second, first):
-                if len(order) < length:
-                    for document in left[team]:
-                        if document not in taken:
-                            taken.add(document)
-                            order.append(document)
-                            teams.append(team)
-                            break
-        return cls(tuple(order), teams=tuple(teams))
+            room = min(2, length - len(order))
+            segments = {a: _picked(left[a], left[b], taken)[:room] for a, b in ((first, second), (second, first))}
+            begins, follows = (first, second) if rng.random() < 0.5 else (second, first)
+            one, other = segments[first], segments[second]
+            # Of a ranker that continues alone they are, whoever begins.
+            if [document for _, document in one] == [document for _, document in other] and one[0][0] == other[0][0]:
+                alike.append(len(order))
+            for own, document in segments[begins]:
+                order.append(document)
+                teams.append(begins if own else follows)
+                taken.add(document)
+        return cls(tuple(order), teams=tuple(teams), alike=tuple(alike))
 
     def clicked(self, clicks: Iterable[Hashable] | Mapping[Hashable, float]) -> "Clicks":
         """The user's clicks on this ranking.
@@ -335,10 +348,47 @@ class Clicks(Feedback):
         return any(self.gains)
 
     def vote(self, team: str | int) -> float:
-        """1 if the clicks on a drafted ranking prefer `team`, 0 if they prefer the other, 1/2 for neither."""
+        """1 if the clicks on a drafted ranking prefer `team`, 0 if they prefer the other, 1/2 for neither.
+
+        If a coin alone says whose documents of a round are (`Impression.alike`), it is the mean over what the coin could have
+        said: the same in expectation, with less chance in it.
+        """
         teams = self.impression.teams or ()
-        lead = sum(gain if picked == team else -gain for gain, picked in zip(self.gains, teams, strict=True))
-        return 0.5 + 0.5 * (lead > 0) - 0.5 * (lead < 0)
+        signed = [gain if picked == team else -gain for gain, picked in zip(self.gains, teams, strict=True)]
+        coins: list[float] = []
+        for place in self.impression.alike:
+            difference = sum(signed[place : place + 2])
+            if difference and len(coins) < _MOST_COINS:
+                coins.append(difference)
+                signed[place : place + 2] = [0.0] * len(signed[place : place + 2])
+        lead, votes = sum(signed), 0.0
+        for signs in itertools.product((1.0, -1.0), repeat=len(coins)):
+            given = lead + sum(sign * difference for sign, difference in zip(signs, coins, strict=True))
+            votes += 0.5 + 0.5 * (given > 0) - 0.5 * (given < 0)
+        return votes / 2.0 ** len(coins)
+
+
+class _Left:
+    """What a ranker has not seen picked yet of its ranking."""
+
+    def __init__(self, ranking: Sequence[Hashable]) -> None:
+        self._ranking, self._at = ranking, 0
+
+    def best(self, taken: set[Hashable], but: Hashable = None) -> tuple[Hashable, ...]:
+        """Its best document that is not taken, and is not another one; none at the end."""
+        while self._at < len(self._ranking) and self._ranking[self._at] in taken:
+            self._at += 1
+        for document in itertools.islice(self._ranking, self._at, None):
+            if document not in taken and document != but:
+                return (document,)
+        return ()
+
+
+def _picked(first: _Left, second: _Left, taken: set[Hashable]) -> list[tuple[bool, Hashable]]:
+    """What two rankers pick in a round, each with whether the first of them picked it."""
+    one = first.best(taken)
+    other = second.best(taken, *one)
+    return [*((True, document) for document in one), *((False, document) for document in other)]
 
 
 def _names(name: str, values: Any) -> tuple[str | int, ...]:

@@ -10,18 +10,23 @@ two intervals. For K rankers all K (K - 1) statements "a is better than b by at 
 (K - 1)).
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from online_rank.intervals.losses import Interval, LossInterval, add_losses, checked_sums
+from online_rank.intervals.losses import Interval, LossInterval, add_losses, checked_sums, largest_deviation
 
 #: The meaning of an interval of differences, in one sentence.
 EXPECTATION = (
     "The difference is the expected one on each query, given everything before it, averaged over the queries so far: "
     "it says which model was the better one on this stream up to now, not on queries to come."
 )
+
+
+#: No decision takes more queries than this.
+_MOST = 1e9
 
 
 class Difference(Interval):
@@ -142,6 +147,35 @@ class PairedLosses:
         halves = LossInterval(sums).interval(level)
         lower, upper = sorted((sign * (2.0 * halves.lower - 1.0), sign * (2.0 * halves.upper - 1.0)))
         return Difference(lower, upper, sign * (2.0 * halves.mean - 1.0), halves.n, level)
+
+    def n_left(self, a: str, b: str, level: float = 0.95) -> int | None:
+        """How many more queries it takes until the loss of `b` is known to exceed that of `a`, if all goes on as so far.
+
+        Known is what holds at all times with probability `level`, on this side alone. None if `a` has not lost less so far.
+
+        Examples
+        --------
+        >>> paired = PairedLosses(["old", "new"], sums=[[100.0, 40.0, 20.0]])
+        >>> paired.n_left("new", "old"), paired.n_left("old", "new")
+        (162, None)
+        """
+        (n, total, variation), sign = self._of(a, b)
+        lead = sign * (total / n - 0.5) if n else 0.0
+        if lead <= 0.0:
+            return None
+
+        def is_known(queries: float) -> bool:
+            return queries * lead > largest_deviation(queries * variation / n, 1.0 - level)
+
+        low = high = float(n)
+        while not is_known(high):
+            low, high = high, 2.0 * high
+            if high > _MOST:
+                return None
+        while high - low > 1.0:
+            middle = 0.5 * (low + high)
+            low, high = (low, middle) if is_known(middle) else (middle, high)
+        return math.ceil(high) - int(n)
 
     def better(self, level: float = 0.95) -> list[Better]:
         """Every statement "a is better than b by at least y", y > 0, that holds; all hold together, at all times, with

@@ -1,6 +1,6 @@
 """Ridge regression on clicks, for lists around the ranking of today."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import numpy as np
@@ -168,14 +168,18 @@ class ClickRidge(Ranker):
         return scores_by(self._initial + self._learned, X)
 
     def _learn_query(self, query: Block, row: np.ndarray) -> bool:
-        shown, weight, norm = shown_block(query, drawn=False), float(query.w[0]), largest_norm(query.X)
+        return self._learn_shown(query, row, largest_norm(query.X), lambda rows: query.X[rows].astype(np.float64))
+
+    def _learn_shown(self, query: Block, row: np.ndarray, norm: float, columns: Callable[[np.ndarray], np.ndarray]) -> bool:
+        """As `_learn_query`, from columns (n, d) of the documents in some rows, all of a largest norm."""
+        shown, weight = shown_block(query, drawn=False), float(query.w[0])
         n = int(np.searchsorted(shown.places[: len(shown.rows) - shown.held[0]], _PLACES))
         gains = shown.gains[:n]
         if not (np.isfinite(norm) and 0.0 <= weight < np.inf and (gains >= 0.0).all()):
             return False
-        if weight > 0.0 and gains.any() and self._n_features:
+        if weight > 0.0 and gains.any() and (X := columns(shown.rows[:n])).shape[1]:
             with np.errstate(all="ignore"):  # What is not finite is refused.
-                learned = self._add(query.X[shown.rows[:n]].astype(np.float64), gains, shown.places[:n], weight)
+                learned = self._add(X, gains, shown.places[:n], weight)
             if not learned:
                 return False
         row[:] = 0.0, np.nan, 0.0, 0.0, 0.0, weight, query.n_documents, norm, 0.0, True

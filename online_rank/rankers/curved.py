@@ -18,6 +18,7 @@ from online_rank.base.form import Curves, Head, InQuery, Layer, Layered, Linear
 from online_rank.base.lock import locked
 from online_rank.base.reader import Reader, as_array, as_numbers, own_names
 from online_rank.preprocessing import StreamQuantileMap
+from online_rank.preprocessing.vector_columns import columns_of_vector
 from online_rank.query import Block, SparseRows, require_finite, single, with_features
 from online_rank.query.forms import as_floats
 from online_rank.query.levels import Levels, is_level, read_block, read_known
@@ -237,6 +238,16 @@ class CurvedRanker(Ranker):
     def n_ignored(self) -> int:
         """How many values of ignored features, and odd ones of texts, it has met since it was made or loaded."""
         return sum(_IGNORED.get(self, Counter()).values())
+
+    @property
+    @locked
+    def query_names(self) -> set[Hashable]:
+        """The names that queries have for its features: of a level its category, of what is made of a vector or a text that."""
+        own = {name[0] if is_level(name) else name for name in own_names(self)}  # type: ignore[index]
+        kinds, vectors = getattr(self, "_kinds", None), getattr(self, "_vectors", None)
+        made = {column for name in (vectors.names if vectors else ()) for column in columns_of_vector(name)}
+        texts = {name for name in (kinds.known() if kinds else ()) if not isinstance(name, tuple)}
+        return (own - made) | texts | {*(vectors.names if vectors else ())}
 
     @property
     @locked

@@ -10,14 +10,41 @@ from online_rank._kernels.graded import judge_rankings
 from online_rank.base import Abilities, Ranker
 from online_rank.base.form import Head, Linear
 from online_rank.base.growth import with_zeros
+from online_rank.base.reader import Reader
 from online_rank.base.rounds import largest_norm
 from online_rank.base.schema import Derived, Schema
 from online_rank.feedback.policies import Policy, require_policy
 from online_rank.measures.learned import discounts
 from online_rank.measures.learned import measure as parse_measure
-from online_rank.query import Block
+from online_rank.query import Block, with_features
+from online_rank.query.forms import from_dicts
 from online_rank.rankers.averaged import scores_by
 from online_rank.rankers.rules import as_parameter, as_weights
+
+
+class _OwnFeatures(Reader):
+    """Reads the features that have a weight; of a ranker of today's lists, next to texts, categories and missing values."""
+
+    def align(self, step: Any, block: Block, grow: bool = False) -> Block:
+        """As for every reader; with a policy, from the features that have a weight alone, of which missing ones are 0."""
+        if step.policy is None or step._columns is None or not (type(block.X) is list or block.names is not None):
+            return super().align(step, block, grow)
+        names = step._columns.names
+        if type(block.X) is list:
+            own = [{name: x[name] for name in names if x.get(name) is not None} for x in block.X]
+            block = block._replace(X=own, names=None) if not any(own) else _read(block, own)
+        X = np.zeros((block.n_documents, len(names)))
+        for k, name in enumerate(names):
+            if name in (block.names or ()):
+                values = np.asarray(block.X[:, (block.names or ()).index(name)], dtype=np.float64)
+                X[:, k] = np.where(np.isnan(values), 0.0, values)
+        return with_features(block, X, names)
+
+
+def _read(block: Block, documents: list[dict[Hashable, Any]]) -> Block:
+    """A block of these documents, read as numbers. Raises TypeError that names the first that is none."""
+    read = from_dicts(documents, block.ids)
+    return with_features(block, read.X if isinstance(read.X, np.ndarray) else read.X.toarray(), read.names)
 
 
 class FixedRanker(Ranker):
@@ -32,7 +59,8 @@ class FixedRanker(Ranker):
     measure
         The measure of the loss (see `online_rank.measure`).
     policy
-        How `show_one` draws. With a policy it takes clicks too, which change nothing either.
+        How `show_one` draws. With a policy it takes clicks too, which change nothing either, and ignores all features
+        without a weight, texts among them.
 
     Raises
     ------
@@ -49,6 +77,7 @@ class FixedRanker(Ranker):
     """
 
     _schema = Schema(_measure=Derived(), _aligned=Derived("d"))
+    _reader = _OwnFeatures()
 
     def __init__(
         self,
@@ -70,7 +99,11 @@ class FixedRanker(Ranker):
         self._derive()
 
     def _abilities(self) -> Abilities:
-        return Abilities(takes_sparse=True, takes_clicks=self.policy is not None, draws=self.policy is not None)
+        draws = self.policy is not None
+        return Abilities(
+            takes_documents=draws, takes_missing=draws, takes_sparse=True, takes_clicks=draws, takes_any_list=draws,
+            takes_vectors=draws, draws=draws,
+        )  # fmt: skip
 
     @property
     def _own_policy(self) -> Policy | None:

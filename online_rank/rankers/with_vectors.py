@@ -39,7 +39,7 @@ def learn_with_vectors(
     `learn` learns a block without vectors. Of several queries, everything is recorded beforehand, and they are learned one by
     one, since the columns of each depend on what the one before it taught.
     """
-    if block.y is None or not isinstance(block.y, np.ndarray):
+    if block.y is None or (isinstance(block.y, tuple) and not ranker.abilities.takes_clicks):
         learn(block, changes)  # Which refuses it.
         return
     one_by_one = len(block.w) > 1
@@ -57,7 +57,8 @@ def learn_with_vectors(
         flat = query._replace(X=with_columns(read.documents, read.columns))
         if changes is not None:
             record(changes.log, ranker._vectors)
-        require_grades(query.y, query.ids)
+        if not isinstance(query.y, tuple):
+            require_grades(query.y, query.ids)
         if not 0.0 <= query.w[0] < np.inf:
             raise ValueError(f"w is {query.w[0]}; the weight of a query is a finite number >= 0")
         ranker._vectors.learn(query, read)

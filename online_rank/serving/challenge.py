@@ -12,7 +12,7 @@ from online_rank.arguments import number
 from online_rank.base import abilities_of, ranker_of
 from online_rank.base.anatomy import learned_measure
 from online_rank.base.draws import counted_generator
-from online_rank.base.schema import Array, Count, Schema, Text
+from online_rank.base.schema import Array, Count, Real, Schema, Text
 from online_rank.feedback import Clicks, Impression, PlackettLuce
 from online_rank.intervals import PairedLosses
 from online_rank.intervals.losses import served_loss
@@ -20,13 +20,15 @@ from online_rank.intervals.paired import Difference
 from online_rank.query import Block
 from online_rank.query.context import vectors_of
 from online_rank.rankers.fixed import FixedRanker
+from online_rank.rankers.frozen import FrozenRanker
+from online_rank.serving.votes import HALF, kept_by_draft, least_drafted, share_of_votes
 
 if TYPE_CHECKING:
     from online_rank.measures.learned import AnyMeasure
 
 _NAMES = ("serving", "challenger")
-#: The share of lists that are drafted without a budget, and the confidence of `from_today`.
-_HALF, SURE = 0.5, 0.95
+#: The confidence of `from_today`.
+SURE = 0.95
 #: What an answer says of evidence that names neither session nor user.
 ASSUMED = "this list is the only evidence of its user today: it names neither session nor user"
 
@@ -55,8 +57,9 @@ class Challenge:
     that each would show, draws included (`online_rank.metrics.TeamDraft`), and clicks are votes. Neither model learns from
     those lists.
 
-    With a budget (`from_today`), a smaller share of the lists is drafted, both models order the documents that the serving one
-    would show, and the model that lost its place is the next challenger: it may come back.
+    With a budget (`from_today`), both models order the documents that the serving one would show, and fewer lists are drafted:
+    the next one is as soon as half of the budget pays for the worst draft. It costs what its draft takes from the documents of
+    the serving model (`kept_by_draft`). The model that lost its place is the next challenger: it may come back.
 
     Of a session or a user that feedback names only the first evidence in a day counts: what comes after it depends on it, and
     the interval assumes that each piece of evidence, given all before it, has the mean over all users. Each list without a name
@@ -69,7 +72,8 @@ class Challenge:
     origin
         Digest of its file.
     promote_at
-        Confidence at which it replaces the serving model, at any time; None only compares.
+        Confidence at which it replaces the serving model: the lower limit of the mean difference, which holds with this
+        probability at all times, is above 0. None only compares.
     keep
         The budget: the least share of the serving model's DCG that users see in expectation, drafted lists included; None for
         none.
@@ -86,7 +90,7 @@ class Challenge:
     ...     reply = service.handle(b'{"id": %d, "docs": {"a": {"x": 2}, "b": {"x": 1}}, "grades": {"a": 1, "b": 0}}' % i)
     ...     if reply.promoted:
     ...         print(i + 1, reply.promoted)
-    29 the challenger is better than the serving model: +0.3691, 95 % interval +0.0035 to +0.7346, n = 29
+    25 the challenger is better than the serving model: +0.3691, at least +0.0101 with 95 % confidence, n = 25
     >>> service.challenge is None, service.model.weights
     (True, {'x': 1.0})
     """
@@ -96,6 +100,9 @@ class Challenge:
         n_drafted=Count(),
         n_asked=Count(),
         n_failed=Count(),
+        n_shown=Count(),
+        spent=Real(low=0.0),
+        asked_before=Count(),
         since=Count(),
         n_turns=Count(),
         n_assumed=Count(),
@@ -111,6 +118,11 @@ class Challenge:
     #: How much of the evidence named no session and no user, and how much more came of those that had given theirs that day.
     n_assumed: int = 0
     n_repeated: int = 0
+    #: How many lists were drafted, how much of today's DCG they may have cost, and how many lists were shown before this
+    #: comparison began. Older files lack them.
+    n_shown: int = 0
+    spent: float = 0.0
+    asked_before: int = 0
 
     def __init__(
         self,
@@ -145,7 +157,7 @@ class Challenge:
         """Whether the challenger should replace the serving model."""
         if self.promote_at is None:
             return False
-        return any(statement.better == "challenger" for statement in self.paired.better(self.promote_at))
+        return self.least(self.promote_at) > 0.0
 
     def require_rival(self, model: Any) -> None:
         """Raise ValueError unless the two models can be compared."""
@@ -159,6 +171,7 @@ class Challenge:
         begun = copy.copy(self)
         begun.sums, begun.since = np.zeros((1, 3)), since
         begun.n_drafted = begun.n_assumed = begun.n_repeated = 0
+        begun.asked_before = self.n_asked
         return begun
 
     def turned(self, model: Any, since: int) -> Self | None:
@@ -170,14 +183,51 @@ class Challenge:
         turned.origin, turned.serving_origin = self.serving_origin, self.origin
         return turned
 
+    def with_model(self, model: Any, since: int, same: bool) -> Self:
+        """The comparison with another model that waits: with its evidence, if it is of the same line, or from the beginning."""
+        made = copy.copy(self) if same else self.begun(since)
+        made.model = model
+        return made
+
     @property
     def share(self) -> float:
-        """The share of the lists that are drafted, if the models learn from clicks."""
-        return _HALF if self.keep is None else share_of_votes(self.keep, ranker_of(self.model).policy.k)
+        """The least share of the lists that are drafted, if the models learn from clicks."""
+        return HALF if self.keep is None else share_of_votes(self.keep, ranker_of(self.model).policy.k)
 
     def difference(self, level: float = 0.95) -> Difference:
         """By how much the loss of the serving model exceeds the challenger's."""
         return self.paired.difference("challenger", "serving", level)
+
+    def least(self, level: float = 0.95) -> float:
+        """The lower limit of this difference, which holds at all times with this probability."""
+        return self.difference(2.0 * level - 1.0).lower
+
+    @property
+    def difference_text(self) -> str:
+        """The difference, for people."""
+        difference, level = self.difference(), self.promote_at or SURE
+        return (
+            f"{difference.mean:+.4f}, at least {self.least(level):+.4f} with {100 * level:g} % confidence, n = {difference.n:,}"
+        )
+
+    def in_words(self) -> str:
+        """The difference, and how long a decision takes, for people."""
+        left = self.left()
+        if left is None:
+            return f"{self.difference_text}; at this difference it does not take over"
+        lists = f" or {left['lists']:,} lists" if "lists" in left else ""
+        return f"{self.difference_text}; at this difference it takes over after about {left['votes']:,} more comparisons{lists}"
+
+    def left(self) -> dict[str, int] | None:
+        """How much more evidence, and how many more lists, a decision takes if all goes on as so far; None if none is in sight.
+
+        `lists` is there if the models learn from clicks.
+        """
+        votes = self.paired.n_left("challenger", "serving", self.promote_at or SURE)
+        if votes is None:
+            return None
+        shown = self.n_asked - self.asked_before
+        return {"votes": votes, **({"lists": round(votes * shown / float(self.sums[0, 0]))} if shown else {})}
 
     def compare(self, measure: "AnyMeasure", model: Any, query: Block, y: Any, whose: bool | None = None) -> None:
         """Compare both on a query with its grades, before they learn it; `whose` as in `count`."""
@@ -192,19 +242,31 @@ class Challenge:
 
         What is drafted is what each would show, draws included: a challenger whose draws hide what it knows does not win.
         """
-        if self.n_asked * self.share % 1.0 >= self.share:
+        if not self._is_paid(k := len(shown.order)):
             return None
         pins = pins or {}
         gone = {*pins.get("excluded", ()), *pins.get("pinned", {}).values()}
-        k = len(shown.order)
         if self.keep is None:
             lists, kept = self._drawn_lists(shown, model, query, pins, gone), None
         else:
             first = [document for document in model.rank_one(seen_by(model, query)) if document not in gone][:k]
-            place = {document: place for place, document in enumerate(self.model.rank_one(seen_by(self.model, query)))}
-            lists, kept = [first, sorted(first, key=place.__getitem__)], least_drafted(k)
+            try:
+                place = {document: place for place, document in enumerate(self.model.rank_one(seen_by(self.model, query)))}
+            except (ValueError, TypeError):  # What the waiting model cannot rank is no evidence.
+                self.n_failed += 1
+                return None
+            lists, kept = [first, sorted(first, key=place.__getitem__)], kept_by_draft([*map(place.__getitem__, first)])
+            self.n_shown, self.spent = self.n_shown + 1, self.spent + 1.0 - kept
         drafted = Impression.drafted(dict(zip(_NAMES, lists, strict=True)), k, counted_generator(self, self.seed, self.n_asked))
         return dataclasses.replace(drafted, positions=shown.positions, pinned=shown.pinned, kept=kept)
+
+    def _is_paid(self, k: int) -> bool:
+        """Whether the next list, of k documents, is drafted: with a budget, if half of it pays for the worst draft."""
+        if self.keep is None:
+            return not self.n_asked * HALF % 1.0 >= HALF
+        if self.n_shown > HALF * self.n_asked:
+            return False
+        return self.spent + 1.0 - least_drafted(k) <= HALF * (1.0 - self.keep) * (self.n_asked + 1)
 
     def _drawn_lists(
         self, shown: Impression, model: Any, query: Block, pins: Mapping[str, Any], gone: set[Any]
@@ -252,11 +314,13 @@ class Challenge:
         return {
             "n": difference.n,
             "difference": difference.mean if difference.n else None,
+            "least": self.least(level) if difference.n else None,
+            "left": self.left(),
             "interval": [difference.lower, difference.upper],
             "level": level,
             "promote_at": self.promote_at,
             "failed": self.n_failed,
-            "share": self.share,
+            "share": self.n_shown / self.n_asked if self.n_shown else self.share,
             "assumed": self.n_assumed,
             "repeated": self.n_repeated,
             "turns": self.n_turns,
@@ -286,8 +350,9 @@ def from_today(
     today
         The weights of the present ranking formula, as `FixedRanker` takes them: `{"score": 1.0}`, or `{"rank": -1.0}`.
     model
-        The model that learns: a pipeline that ends in a `ClickRidge`, which needs far fewer clicks than a `SwapRanker` or a
-        `ClickPerceptron`. From now on it draws by the policy of today's ranking.
+        The model that learns: `ClickCurves`, or a pipeline that ends in a `ClickRidge`, which need far fewer clicks than a
+        `SwapRanker` or a `ClickPerceptron`. Any other model is compared as it is, and learns nothing (`FrozenRanker`). From now
+        on it draws by the policy of today's ranking.
     keep, k
         The budget, and how many documents are shown, at least 3.
     seed
@@ -295,47 +360,30 @@ def from_today(
 
     Examples
     --------
-    >>> from online_rank import ClickRidge, StreamQuantileMap
+    >>> from online_rank import ClickCurves
     >>> from online_rank.serving import RankingService
     >>> from online_rank.serving.challenge import from_today
-    >>> today, challenge = from_today({"score": 1.0}, StreamQuantileMap() | ClickRidge({"score": 1.0}))
+    >>> today, challenge = from_today({"score": 1.0}, ClickCurves({"score": 1.0}))
     >>> service = RankingService(today, challenge=challenge)
     >>> round(challenge.share, 3), today.policy.newcomers, service.keep
     (0.038, 0.005..., 0.98)
     """
-    ranker = ranker_of(model)
-    if getattr(ranker, "credit", "swap") != "swap" or not hasattr(ranker, "policy"):
-        raise ValueError(
-            f"{type(ranker).__name__} does not learn from lists that are drawn around the ranking of today: ClickRidge does"
-        )
+    model, ranker = drawn_around(model)
     arguments.integer("k", k, 3)
     # Half of the lists are votes at most, and what these keep is sure.
-    number("keep", keep, above=_HALF * least_drafted(k), below=1.0)
+    number("keep", keep, above=HALF * least_drafted(k), below=1.0)
     share = share_of_votes(keep, k)
     drawn = (keep - share * least_drafted(k)) / (1.0 - share)
     ranker.policy = PlackettLuce(k, keep=drawn, newcomers=0.25 * (1.0 - keep), seed=seed)
     return FixedRanker(today, policy=copy.copy(ranker.policy)), Challenge(model, promote_at=SURE, keep=keep, seed=seed)
 
 
-def share_of_votes(keep: float, k: int) -> float:
-    """The share of drafted lists whose price is half of the budget; at most half of the lists."""
-    return min(_HALF, 0.5 * (1.0 - keep) / (1.0 - least_drafted(k)))
-
-
-def least_drafted(k: int) -> float:
-    """The least share of DCG@k that a list keeps which is drafted from two orders of k documents, for any other order.
-
-    Document p is picked in round p at the latest: at place 2p - 1 or 2p with the same probability, or else at the last place.
-
-    Examples
-    --------
-    >>> round(least_drafted(10), 4)  # the second document, at place 3 or 4
-    0.7375
-    """
-    places = np.arange(1.0, k + 1.0)
-    first, second = np.minimum(2.0 * places - 1.0, k), np.minimum(2.0 * places, k)
-    lowest = 0.5 / np.log2(first + 1.0) + 0.5 / np.log2(second + 1.0)
-    return float(np.min(lowest * np.log2(places + 1.0), initial=1.0))
+def drawn_around(model: Any) -> tuple[Any, Any]:
+    """A model that draws lists and learns from clicks on those of another one, and its ranker; any other model as it is."""
+    ranker = ranker_of(model)
+    if not (hasattr(ranker, "policy") and getattr(ranker, "credit", "swap") == "swap" and ranker.abilities.takes_clicks):
+        model = ranker = FrozenRanker(model)
+    return model, ranker
 
 
 def _loss(measure: "AnyMeasure", model: Any, query: Block, y: Any) -> float | None:

@@ -48,6 +48,24 @@ class Counted:
         return abilities_of(self.model).draws
 
     @property
+    def learning_model(self) -> Any:
+        """The model that learns: with a ranking of today that serves, the one that waits."""
+        challenge = self.challenge
+        return self.model if challenge is None or challenge.keep is None or challenge.n_turns % 2 else challenge.model
+
+    @property
+    def names(self) -> tuple[str, str | None]:
+        """What people call the model that serves, and the one that waits; None if none does."""
+        if (challenge := self.challenge) is None:
+            return type(ranker_of(self.model)).__name__, None
+        if challenge.keep is None:
+            return f"{type(ranker_of(self.model)).__name__}", f"{type(ranker_of(challenge.model)).__name__}, the challenger"
+        learner = ranker_of(self.learning_model)
+        inner = getattr(learner, "learner", None)
+        line = f"the model that learns ({type(learner).__name__})" if inner is None else f"the model of the file ({inner})"
+        return ("the ranking of today", line) if challenge.n_turns % 2 == 0 else (line, "the ranking of today")
+
+    @property
     def n_waiting(self) -> int:
         """Number of queries waiting for feedback."""
         return len(self._pending)

@@ -93,7 +93,7 @@ def _without(message: Any, name: str) -> set[Any]:
     given = message.given
     if isinstance(given, Columns):
         return given.without(name)
-    lacking = {document for document, features in given.items() if name not in features}
+    lacking = {document for document, features in given.items() if features.get(name) is None}
     return (
         lacking if message.runs is UNSET else lacking | {document for document in _documents(message) if document not in given}
     )

@@ -20,6 +20,7 @@ import numpy as np
 from online_rank import arguments
 from online_rank.base import serving_steps
 from online_rank.base.explain import feature_weights
+from online_rank.serving.clock import CLOCK
 
 _log = logging.getLogger("online_rank.serving")
 
@@ -113,12 +114,15 @@ class InputWatch:
         #: What the model needs, the most important first.
         self._needed: list[str] = []
         self.serve(model)
-        self._learns_names = not self._known
+        # What has met the ranking of today alone learns the names of all others.
+        self._learns_names = not self._known or self._known <= begun_with(model)
         self._unknown: collections.Counter[str] = collections.Counter()
         self._missing: collections.Counter[str] = collections.Counter()
         #: How many queries lacked each of the inputs that the model declares, and from when on the log says it again.
         self.declared: collections.Counter[str] = collections.Counter()
         self._tells_from = -math.inf
+        #: When a query last had what is counted, in seconds since 1970, by the names of `figures`.
+        self.last: dict[str, float] = {}
         #: Values seen so far, by feature, until there are enough for the reference.
         self._values: dict[str, array[float]] = {}
         self._n_seen = 0
@@ -133,7 +137,8 @@ class InputWatch:
         self._steps = [step for step in steps if hasattr(step, "n_unknown")]
         names = next((names for step in steps if (names := getattr(step, "feature_names", None)) is not None), ())
         if self._known is not None:
-            self._known |= {name for name in names if isinstance(name, str)}
+            own = next((own for step in steps if (own := getattr(step, "query_names", None)) is not None), names)
+            self._known |= {name for name in own if isinstance(name, str)}
         needed = [name for name in (feature_weights(model) if names else ()) if len(name) <= _LONGEST_NAME]
         self._needed = needed[:_MOST_FEATURES]
 
@@ -180,6 +185,7 @@ class InputWatch:
     def lacks(self, names: Iterable[str]) -> None:
         """Count a query that lacks inputs which the model declares; the log says so once a minute."""
         self.declared.update(names)
+        self.last["declared"] = CLOCK.now()
         if self._clock() >= self._tells_from:
             self._tells_from = self._clock() + _SECONDS_BETWEEN_LINES
             each = ", ".join(f"{name!r} ({n})" for name, n in self.declared.most_common(_SHOWN))
@@ -203,6 +209,7 @@ class InputWatch:
             "ignored": max((getattr(step, "n_ignored", 0) for step in self._steps), default=0),
             "missing": dict(self._missing.most_common(_SHOWN)),
             "declared": dict(self.declared.most_common(_SHOWN)),
+            "last": self.last,
             "reference": int(self._reference[0].sum()) if self.has_reference else None,
             "drift": {name: round(index[name], 4) for name in most},
         }
@@ -248,6 +255,7 @@ class InputWatch:
     def _count(self, names: set[str] | frozenset[str], counter: collections.Counter[str], total: str) -> None:
         if names:
             setattr(self, total, getattr(self, total) + 1)
+            self.last["unknown" if counter is self._unknown else "missing"] = CLOCK.now()
             counter.update(name for name in names if name in counter or len(counter) < _MOST_NAMES)
 
     def _keep(self, document: dict[str, Any]) -> None:
@@ -281,6 +289,12 @@ class InputWatch:
             bins.append(bisect.bisect_left(edges, value) + 1 if _is_number(value) else 0)  # type: ignore[type-var]
         self._current *= 0.5 ** (1.0 / _HALF_LIFE)
         self._current[np.arange(len(bins)), bins] += 1.0
+
+
+def begun_with(model: Any) -> frozenset[str]:
+    """The features by which a model ranked before it had learned anything."""
+    today = None if model is None else getattr(serving_steps(model)[-1], "today", None)
+    return frozenset(map(str, today)) if isinstance(today, Mapping) else frozenset()
 
 
 def _is_number(value: Any) -> bool:

@@ -42,6 +42,12 @@ _ENDPOINTS: dict[str, tuple[str, Any, Any, tuple[int, ...]]] = {
     ),
     "post /ranked": ("Let queries wait for feedback that were ranked elsewhere", [[m.Elsewhere]], [m.Taken], _OF_BODY),
     "get /model": ("The model file; 304 where its ETag equals If-None-Match", None, _FILE, (429,)),
+    "get /model/waiting": (
+        "The model file of the challenger, or of the ranking of today",
+        None,
+        _FILE,
+        (404, 429),
+    ),
     "post /model": ("Serve the model of another file, which is checked in full", _FILE, _JSON, (*_OF_BODY, 429)),
     "post /model/rollback": (
         "Restore the model that was replaced last, or the one with which a day began",

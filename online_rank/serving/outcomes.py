@@ -22,11 +22,13 @@ class Outcome(NamedTuple):
     ----------
     fields
         The kind of change: `("rank", draws so far or None, numbers of the queries crowded out, rankings that two models might
-        have drafted, share of the DCG that the draw keeps or None, time if it is not that of the query or None)`,
+        have drafted, share of the DCG that the draw keeps or None, time if it is not that of the query or None)`, and with a
+        budget the lists drafted so far and what they may have cost,
         `("learn", id, number of its query, time or None, day of the evidence)`, `("teach", id, time or None, day)`,
         `("feedback", time)` with a second time if it is ahead of the clock, `("close", id)` at the end of a window,
         `("drop", id)` if the feedback cannot be learned, `("late", time or None)`, `("time", time)`, `("promote",)`,
-        `("replace",)` for a model from a file, or `("duplicate",)`.
+        `("replace",)` for a model from a file, `("line", whether it is of the same line)` for one that is compared with the
+        ranking of today, or `("duplicate",)`.
     number
         The number of the query that waits from then on, or None.
     waiting

@@ -20,6 +20,7 @@ from online_rank.serving.pages import PAGE_HEADERS, OpenPages, Parts, cut, page_
 from online_rank.serving.protocol import RankingService
 from online_rank.serving.readers import AnyModels
 from online_rank.serving.served import Answer, ServedModel, seconds_ahead
+from online_rank.storage.files import to_bytes
 
 if TYPE_CHECKING:
     from online_rank.serving.http import Exchange
@@ -63,6 +64,7 @@ class Paths:
             "/curves": functools.partial(self._get_curves, curves.FIRST),
             "/curves/all": functools.partial(self._get_curves, curves.MOST),
             "/model": self._get_model,
+            "/model/waiting": self._get_waiting,
             "/metrics": self._get_metrics,
             "/healthz": self._get_health,
             "/readyz": self._get_readiness,
@@ -102,6 +104,8 @@ class Paths:
         model = await self._model(exchange)
         if path == "/explain":
             return model.explain(body)
+        if path == "/model":
+            return model.refusal or await replacing.replace(model, body, line=exchange.parameter("line"))
         return model.refusal or await _CHANGES[path](model, body)
 
     @property
@@ -131,7 +135,9 @@ class Paths:
         return 200, (await self._model(exchange)).figures()
 
     async def _get_curves(self, n: int, exchange: "Exchange") -> Answer:
-        ranker = curves.copied((await self._model(exchange)).durable.service.model)
+        service = (await self._model(exchange)).durable.service
+        # While the ranking of today serves, those of the model that waits.
+        ranker = curves.copied(service.model) or curves.copied(service.learning_model)
         return 200, await asyncio.to_thread(curves.curves_of, ranker, n)
 
     async def _get_model(self, exchange: "Exchange") -> Response:
@@ -144,6 +150,19 @@ class Paths:
         with ExitStack() as place:
             place.enter_context(self._place_of_file())
             content = model.model_file()
+            headers["Content-Length"] = str(len(content))
+            return Parts(cut(content), "application/octet-stream", headers, place.pop_all().close, self._seconds_for_a_file)
+
+    async def _get_waiting(self, exchange: "Exchange") -> Answer | Response:
+        """The file of the model that waits: the challenger, or the ranking of today."""
+        model = await self._model(exchange)
+        challenge = model.durable.service.challenge
+        if challenge is None:
+            return 404, {"error": "no model waits: there is no challenger, and no ranking of today"}
+        headers = {"Content-Disposition": 'attachment; filename="waiting.npz"'}
+        with ExitStack() as place:
+            place.enter_context(self._place_of_file())
+            content = to_bytes(challenge.model)
             headers["Content-Length"] = str(len(content))
             return Parts(cut(content), "application/octet-stream", headers, place.pop_all().close, self._seconds_for_a_file)
 

@@ -18,6 +18,7 @@ window ends, from all that was given until then.
 """
 
 import contextlib
+import copy
 import math
 from collections.abc import Collection
 from typing import Any
@@ -32,6 +33,7 @@ from online_rank.limits import MAX_COUNT, is_integer
 from online_rank.query.embeddings import lenient
 from online_rank.query.times import seconds_of_time
 from online_rank.serving import learning, messages, queries, ranking, windows
+from online_rank.serving.challenge import drawn_around
 from online_rank.serving.clock import CLOCK
 from online_rank.serving.outcomes import Outcome, Reply, UnknownQuery
 from online_rank.serving.reading import DAY, NO_EVIDENCE, RequestError, evidence_of, read, request_of
@@ -190,6 +192,35 @@ class RankingService(ServiceState):
             self._count(None)
         return outcome
 
+    def exchange_line(self, model: Any, content: bytes, same: bool) -> Outcome:
+        """Replace the model that is compared with the ranking of today, whether it serves or waits, between two requests.
+
+        Parameters
+        ----------
+        model, content
+            The new model, and its file, for the journal.
+        same
+            Whether it is of the same line of models, such as one that is retrained each night: then the evidence stays. It is
+            about all models of the line that were compared so far.
+        """
+        challenge = self.challenge
+        if challenge is None or challenge.keep is None:
+            raise ValueError("no model is compared with the ranking of today (--from-today)")
+        model, ranker = drawn_around(model)
+        old = challenge.model if challenge.n_turns % 2 == 0 else self.model
+        ranker.policy = copy.copy(ranker_of(old).policy)
+        outcome = Outcome(("line", same), feedback=content)
+        with all_or_nothing(self):
+            if challenge.n_turns % 2 == 0:
+                self.challenge = challenge.with_model(model, self._pending.next_number, same)
+            else:
+                self.model = model
+                self.challenge = challenge if same else challenge.begun(self._pending.next_number)
+            self.replaced = old
+            self._read.clear()
+            self._count(None)
+        return outcome
+
     def replay(self, fields: list[Any], number: int | None, waiting: Any, feedback: bytes) -> None:
         """Repeat the change of an `Outcome`."""
         # What was accepted before is accepted again.
@@ -218,6 +249,8 @@ class RankingService(ServiceState):
             windows.close(self, rest[0], outcome)
         elif kind == "replace":
             self.exchange_model(from_bytes(feedback), feedback)
+        elif kind == "line":
+            self.exchange_line(from_bytes(feedback), feedback, rest[0] is True)
         elif kind == "promote":
             windows.promote(self)
         elif kind == "drop":
@@ -230,12 +263,24 @@ class RankingService(ServiceState):
                     self._pending.advance(changes, now)
 
     def _rank_again(
-        self, n_shown: Any, gone: Any, n_asked: Any, kept: Any = None, now: Any = None, *, number: Any, waiting: Any
+        self,
+        n_shown: Any,
+        gone: Any,
+        n_asked: Any,
+        kept: Any = None,
+        now: Any = None,
+        n_drafts: Any = None,
+        spent: Any = None,
+        *,
+        number: Any,
+        waiting: Any,
     ) -> None:
         """A query was ranked. Raises ValueError for what no service has recorded."""
-        if not all(is_integer(count, 0, MAX_COUNT) for count in (n_shown or 0, n_asked)):
+        if not all(is_integer(count, 0, MAX_COUNT) for count in (n_shown or 0, n_asked, n_drafts or 0)):
             raise ValueError("a ranking has counts that no file can hold")
         arguments.number("the share of the DCG that a draw keeps", kept, 0.0, 1.001, optional=True)
+        if n_drafts is not None:
+            arguments.number("what drafts may have cost", spent, 0.0)
         if now is not None:
             arguments.require_time("the time of a ranking", now)
         if number is not None and (type(number) is not int or number != self._pending.next_number):
@@ -244,6 +289,8 @@ class RankingService(ServiceState):
             ranker_of(self.model).n_shown = n_shown
         if self.challenge is not None:
             self.challenge.n_asked = n_asked
+            if n_drafts is not None:
+                self.challenge.n_shown, self.challenge.spent = n_drafts, spent
         with all_or_nothing(self) as changes:
             ranking.let_wait(self, changes, number, waiting, gone, now, kept)
         self._pending.spill()

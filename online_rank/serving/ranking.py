@@ -155,9 +155,12 @@ def waits(
     forgotten = [each for each in gone if not pending.is_given(each)] if gone else gone
     if query_id in queries:
         forgotten = [*forgotten, queries[query_id][0]]
-    n_asked = 0 if state.challenge is None else state.challenge.n_asked
+    challenge = state.challenge
+    n_asked = 0 if challenge is None else challenge.n_asked
     # Only a query ahead of the clock has another time than it is.
-    fields = ("rank", n_shown, gone, n_asked, kept, None if now == at else now)
+    fields: tuple[Any, ...] = ("rank", n_shown, gone, n_asked, kept, None if now == at else now)
+    if challenge is not None and challenge.keep is not None:
+        fields = (*fields, challenge.n_shown, challenge.spent)
     docs = (message.docs or {}) if message.rows is UNSET and message.docs is not UNSET else message.given
     reply = Reply(answer, Outcome(fields, number, waiting, gone=tuple(forgotten)), docs=docs)
     let_wait(state, changes, number, waiting, gone, now, kept)

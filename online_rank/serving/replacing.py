@@ -7,8 +7,11 @@ from typing import Any
 from msgspec import UNSET
 
 from online_rank.base import ranker_of
+from online_rank.rankers.fixed import FixedRanker
+from online_rank.serving import windows
 from online_rank.serving.commit import CommitError
 from online_rank.serving.messages import Forget, RollBack
+from online_rank.serving.outcomes import Outcome
 from online_rank.serving.protocol import RankingService
 from online_rank.serving.reading import RequestError, read_as
 from online_rank.serving.served import Answer, ServedModel, answering
@@ -22,28 +25,45 @@ _ROOM = 4
 
 
 @answering
-async def replace(served: ServedModel, content: bytes, /) -> Answer:
+async def replace(served: ServedModel, content: bytes, /, line: str | None = None) -> Answer:
     """Replace the model by one from a file; `roll_back` restores the previous one.
+
+    With a ranking of today it takes the place of the model that is compared with that, whether it serves or waits; the evidence
+    stays if the request says that the `line` of models is the "same".
 
     The file is checked in full, and the model ranks once, while requests are answered; then it is exchanged between two of
     them.
     """
+    if line not in (None, "same"):
+        return 400, {"error": f"line is {line!r:.60}; it is same, for a model of the same line as the one before, or absent"}
+    if line is not None and not _has_line(served):
+        return 409, {"error": "line is for a model that is compared with the ranking of today (--from-today)"}
     try:
         model = await asyncio.to_thread(tried, content)
     except (ValueError, TypeError) as error:
         return 400, {"error": f"this is not a model that can be served: {error}"}
+    if _has_line(served) and isinstance(ranker_of(model), FixedRanker):  # As a day began with it (`--snapshots`).
+        if served.durable.service.challenge.n_turns % 2:  # type: ignore[union-attr]
+            return await _turn_back(served)
+        return 409, {"error": "the ranking of today serves already"}
     async with served.alone:
-        return await _replaced_by(served, model, content)
+        return await _replaced_by(served, model, content, line == "same")
 
 
-async def _replaced_by(served: ServedModel, model: Any, content: bytes) -> Answer:
+def _has_line(served: ServedModel) -> bool:
+    """Whether a model is compared with the ranking of today."""
+    challenge = served.durable.service.challenge
+    return challenge is not None and challenge.keep is not None
+
+
+async def _replaced_by(served: ServedModel, model: Any, content: bytes, same: bool) -> Answer:
     """Exchange the model. Raises CommitError."""
     service, commits, store = served.durable.service, served.commits, served.durable.store
     if store is not None and not store.has_room(_ROOM * len(content)):
         return 503, {"error": "there is no room on the disk for another model"}
     commits.require_working()
     try:
-        outcome = service.exchange_model(model, content)
+        outcome = service.exchange_line(model, content, same) if _has_line(served) else service.exchange_model(model, content)
     except (ValueError, TypeError) as error:
         return 400, {"error": f"this model cannot replace the one that serves: {error}"}
     on_disk = commits.add_and_wait(outcome)
@@ -62,11 +82,17 @@ async def _replaced_by(served: ServedModel, model: Any, content: bytes) -> Answe
 
 @answering
 async def roll_back(served: ServedModel, request: bytes = b"{}", /) -> Answer:
-    """Restore the model that was replaced last, or the one with which a day began; without a day, again undoes this."""
+    """Restore the model that was replaced last, or the one with which a day began; without a day, again undoes this.
+
+    If a model has taken the place of the ranking of today, that serves again without a day, and the model waits.
+    """
     try:
         day = read_as(RollBack, request).to
     except RequestError as error:
         return 400, {"error": f'{error}; the only field is to, a day: {{"to": "2026-11-25"}}'}
+    service = served.durable.service
+    if day is UNSET and service.challenge is not None and _has_line(served) and service.challenge.n_turns % 2:
+        return await _turn_back(served)
     which, days = (None if day is UNSET else day), await asyncio.to_thread(served.kept.days)
     content = await asyncio.to_thread(served.kept.get, which) if which in (None, *days) else None
     if content is None and which is None:
@@ -77,6 +103,19 @@ async def roll_back(served: ServedModel, request: bytes = b"{}", /) -> Answer:
     if status == 200:
         served.decided(f"rolled back to the model {'before' if which is None else f'with which {which} began'}")
     return status, answer
+
+
+async def _turn_back(served: ServedModel) -> Answer:
+    """Let the ranking of today serve again; the model that served waits, compared from the beginning. Raises CommitError."""
+    async with served.alone:
+        served.commits.require_working()
+        windows.promote(served.durable.service)
+        on_disk = served.commits.add_and_wait(Outcome(("promote",)))
+        served.exchanged()
+        served.keep_replaced()
+        await on_disk
+        served.decided("rolled back to the ranking of today; the model that served waits")
+    return 200, {"replaced": True}
 
 
 async def keep_snapshot(served: ServedModel) -> None:

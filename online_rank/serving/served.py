@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Any, Concatenate, ParamSpec
 
 from online_rank.base.anatomy import learned_measure
+from online_rank.serving import curves
 from online_rank.serving.cached import Cache
 from online_rank.serving.clock import CLOCK
 from online_rank.serving.commit import CommitError, GroupCommit, begun_in_thread
@@ -32,6 +33,8 @@ _log = logging.getLogger("online_rank.serving")
 #: Seconds for which feedback waits for a ranking that a reader may be sending, and seconds in which readers come back after a
 #: restart: until then feedback on unknown queries is not refused for good, because readers may have their rankings.
 _ON_THE_WAY, _AFTER_RESTART = 2.0, 10.0
+#: With this much evidence the log says for the first time how a comparison goes; then each time there is twice as much.
+_FIRST_TOLD = 50.0
 _READERS_MAY_KNOW = (
     503,
     {"error": "no query is waiting under this id, and after a restart readers may have it: send this again"},
@@ -93,6 +96,9 @@ class ServedModel:
         #: When the last request came, by the monotonic clock, and what time it was by the requests; None if nobody has looked.
         self._moved: tuple[float, float | None] = (time.monotonic(), None)
         self.n_promotions = 0
+        #: When this process began, and how many odd values somebody has seen figures of.
+        self._begun, self._n_odd = CLOCK.now(), 0
+        self._tells_at = _FIRST_TOLD
         #: A part of the model's version that no other process has, and how often another one took its place, or it forgot.
         self._run, self._n_models = secrets.token_hex(8), 0
         #: The file of the model, for those who read it again and again, and its version.
@@ -121,7 +127,7 @@ class ServedModel:
         self.alone = asyncio.Lock()
         if service.replaced is not None:
             # The process may have been killed before the file was written.
-            self._keep_replaced()
+            self.keep_replaced()
 
     @property
     def seconds_ahead(self) -> float:
@@ -236,8 +242,12 @@ class ServedModel:
             self.decided(f"promoted: {reply.promoted}")
             self.n_promotions += 1
             self._n_models += 1
-            self.inputs.serve(model)
-            self._keep_replaced()
+            self.inputs.serve(self.durable.service.learning_model)
+            self.keep_replaced()
+        challenge = self.durable.service.challenge
+        if challenge is not None and challenge.sums[0, 0] >= self._tells_at:
+            self._tells_at = 2.0 * float(challenge.sums[0, 0])
+            _log.info("the model that waits: %s", challenge.in_words())
         if reply.docs is not None and time.monotonic() >= self.inputs.looks_from and self.inputs.look(reply.docs):
             self._keep_reference()
 
@@ -253,7 +263,7 @@ class ServedModel:
 
     def _inputs(self) -> InputWatch:
         """What watches the features of queries, with the reference that was kept."""
-        watch = InputWatch(self.durable.service.model)
+        watch = InputWatch(self.durable.service.learning_model)
         if self.durable.store is not None:
             try:
                 kept = self.durable.store.file(REFERENCE)
@@ -271,7 +281,7 @@ class ServedModel:
             except (OSError, ValueError) as error:  # Names of a model may be what no file in UTF-8 has.
                 _log.error("the reference of features cannot be kept: %s", error)
 
-    def _keep_replaced(self) -> None:
+    def keep_replaced(self) -> None:
         """Keep the model that was replaced, for `roll_back`."""
         try:
             self.kept.put(to_bytes(self.durable.service.replaced))
@@ -321,7 +331,7 @@ class ServedModel:
         service, watched = self.durable.service, self.monitor
         self._n_models += 1
         self._latest_time = latest_time(service)
-        self.inputs.serve(service.model)
+        self.inputs.serve(service.learning_model)
         self.monitor = Monitor(learned_measure(service.model), service.served, clicks=service.draws)
         self.monitor.continues(watched)
 
@@ -335,9 +345,21 @@ class ServedModel:
         if self.inputs.has_reference:
             self._keep_reference()
 
+    @property
+    def who(self) -> dict[str, Any]:
+        """Which model serves, since when and why, and which one waits, for JSON."""
+        service, decisions = self.durable.service, self.monitor.decisions
+        since, why = decisions[0] if decisions else (self._begun, "this process began with it")
+        return {"serving": {"name": service.names[0], "since": since, "why": why}, "waiting": service.names[1]}
+
     def figures(self) -> dict[str, Any]:
         """Counts and figures, for JSON."""
+        odd = (self.durable.service.odd or collections.Counter()).total()
+        if odd != self._n_odd:
+            self._n_odd = odd
+            self.inputs.last["odd"] = CLOCK.now()
         return {
+            "models": self.who,
             **self.monitor.figures(self.durable.service.stats()),
             "inputs": self.inputs.figures(),
             "journal_bytes": self.durable.journal_bytes,
@@ -349,7 +371,11 @@ class ServedModel:
         """The data of the page, for JSON."""
         counted = self._counted()
         self._today.begin(counted)
-        return {**self.figures(), **self.monitor.shown(self.durable.service.model), "today": self._today.figures(counted)}
+        service = self.durable.service
+        shown = self.monitor.shown(service.model)
+        if not shown["has_curves"]:
+            shown["waiting_curves"] = curves.copied(service.learning_model) is not None
+        return {**self.figures(), **shown, "today": self._today.figures(counted)}
 
     def counts(self) -> collections.Counter[str]:
         """Counts since it was loaded into memory."""

@@ -84,6 +84,8 @@ class ServiceState(Counted):
         odd=Derived(),
     )
 
+    #: A file has the model as it was trained: a clone of it may have weights behind a map that has met no query.
+    _takes_trained = True
     #: How much evidence sessions and users have given on a day, the last one of which feedback came. Older files lack it.
     _evidence: Any = None
     _evidence_day: int = 0

@@ -121,8 +121,7 @@ def with_what_follows(state: ServiceState, reply: Reply) -> Reply:
         if state._pending.window is not None:
             _close_due(state, closed)
         if state.challenge is not None and state.challenge.is_won:
-            level = state.challenge.promote_at or 0.95
-            won = f"the challenger is better than the serving model: {state.challenge.difference(level)}"
+            won = f"the challenger is better than the serving model: {state.challenge.difference_text}"
             promoted, promotion = reply._replace(promoted=won), Reply({}, Outcome(("promote",)), promoted=won)
             promote(state)
             closed.append(promotion)

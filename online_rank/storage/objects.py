@@ -191,10 +191,11 @@ def _constructed(cls: type, parameters: dict[str, Any], where: str) -> Any:
         return made
     arguments = dict(parameters)
     positional = arguments.pop(_variadic(cls) or "", [])
-    # Constructors may require untrained parts; the trained ones are set afterwards.
     parts = {name: part for name, part in arguments.items() if isinstance(part, base.Estimator)}
+    # Constructors may require untrained parts; the trained ones are set afterwards. A service looks at what it serves.
+    given = parts if getattr(cls, "_takes_trained", False) else {name: part.clone() for name, part in parts.items()}
     try:
-        made = cls(*positional, **{**arguments, **{name: part.clone() for name, part in parts.items()}})
+        made = cls(*positional, **{**arguments, **given})
     except MemoryError:  # The file is right.
         raise
     except Exception as error:  # Any error, because river's constructors raise errors of all kinds.

@@ -411,7 +411,7 @@ def test_a_service_begins_with_the_ranking_of_today(files, field):
     service = maker(Service(checkpoint="x"), field, 0.95)()
     docs = {"a": {"score": 1.0}, "b": {"score": 2.0}, "c": {"score": 3.0}}
     assert service.model.rank_one(docs) == [*("abc" if field[0] == "-" else "cba")]
-    assert " | ".join(type(step).__name__ for step in steps_of(service.challenge.model)) == "StreamQuantileMap | ClickRidge"
+    assert " | ".join(type(step).__name__ for step in steps_of(service.challenge.model)) == "ClickCurves"
     assert ranker_of(service.challenge.model).today == {"score": -1.0 if field[0] == "-" else 1.0}
     assert (service.keep, service.challenge.promote_at) == (0.95, 0.95)
     (line,) = how_it_serves(service.model, service.challenge, [])

@@ -63,6 +63,20 @@ def test_votes_by_hand(clicked, value):
     assert shown.clicked(clicked).vote(4) == 1.0 - value
 
 
+def test_a_vote_is_the_mean_over_coins_that_alone_say_whose_documents_are():
+    same = Impression.drafted({"a": ["p", "q", "r", "s"], "b": ["p", "q", "s", "r"]}, 4, np.random.default_rng(0))
+    # p and q stand there whoever begins; of r and s the coin says which comes first.
+    assert (same.order[:2], same.alike) == (("p", "q"), (0,))
+    assert same.clicked(["p"]).vote("a") == 0.5
+    picked = {team: document for document, team in zip(same.order[2:], same.teams[2:], strict=True)}
+    assert same.clicked([picked["a"]]).vote("a") == 1.0
+    # p is b's in half of the cases: then b has two and a one, and otherwise a has two.
+    assert same.clicked(["p", picked["a"]]).vote("a") == (1.0 + 0.5) / 2
+    # By engagement: 1 more for a, and 3 for either.
+    assert same.clicked({"p": 3.0, picked["a"]: 1.0}).vote("a") == (1.0 + 0.0) / 2
+    assert Impression.from_dict(same.to_dict()) == same
+
+
 def test_equal_rankings_have_equal_teams():
     rng, teams = np.random.default_rng(0), collections.Counter()
     for _ in range(2000):

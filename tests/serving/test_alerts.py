@@ -94,6 +94,10 @@ FAULTS = {
     "a feature that the model needs is missing": ({series("missing_inputs_total"): "0+60x200"}, ("MissingFeatures",)),
     "the ranking of today is missing": ({series("missing_declared_total"): "0+30x200"}, ("MissingDeclared",)),
     "a feature has a typo": ({series("unknown_inputs_total"): "0+30x200"}, ("UnknownFeatures",)),
+    "a feature has another name": (
+        {series("missing_inputs_total"): "0+60x200", series("unknown_inputs_total"): "0+60x200"},
+        ("UnknownFeatures",),
+    ),
     "a feature has other values": ({series("input_drift"): "0.4x200"}, ("FeaturesDrift",)),
     "the loss rises": ({series("drifts_total"): "0x190 1x20"}, ("LossHasRisen",)),
     "no feedback comes": ({series("learned_total"): "5x200"}, ("LearnsNothing",)),

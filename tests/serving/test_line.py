@@ -1,0 +1,194 @@
+"""The ranking of today against a model of a file: who serves, who waits, a line of models, and a rollback in one request."""
+
+import json
+
+import numpy as np
+import pytest
+
+from online_rank import ClickCurves, FixedTrees, PerceptronRanker, StreamQuantileMap, load
+from online_rank.intervals import PairedLosses
+from online_rank.rankers.click_ridge import ClickRidge
+from online_rank.rankers.fixed import FixedRanker
+from online_rank.rankers.frozen import FrozenRanker
+from online_rank.serving import RankingService
+from online_rank.serving.challenge import from_today
+from online_rank.serving.durable import DurableService
+from online_rank.serving.votes import kept_by_draft, least_drafted
+from online_rank.storage.files import from_bytes, to_bytes
+from tests.serving.test_readers import run
+
+STUMP = """tree
+max_feature_idx=0
+feature_names=good
+Tree=0
+num_leaves=2
+split_feature=0
+threshold=1.5
+decision_type=2
+left_child=-1
+right_child=-2
+leaf_value=-0.25 0.75
+end of trees"""
+
+
+def service(model=None, keep=0.5, k=3):
+    today, challenge = from_today({"today": 1.0}, PerceptronRanker.from_weights({"good": 1.0}) if model is None else model,
+                                  keep=keep, k=k)  # fmt: skip
+    return RankingService(today, challenge=challenge)
+
+
+def docs(rng):
+    """Documents of which today's ranking knows nothing."""
+    return {f"d{j}": {"today": float(rng.normal()), "good": float(rng.normal()), "brand": "acme"} for j in range(3)}
+
+
+async def fed(client, first, n):
+    """Users who click the best document of lists, until another model serves; how many lists."""
+    rng = np.random.default_rng(first)
+    for i in range(first, first + n):
+        query = docs(rng)
+        status, answer = await client.post("/rank", {"id": i, "docs": query})
+        assert status == 200, answer
+        best = max(query, key=lambda d: query[d]["good"])
+        status, _ = await client.post("/learn", {"id": i, "clicks": [best], "session": f"s{i}"})
+        assert status == 200
+        if client.models.open_models[""].n_promotions:
+            return i - first + 1
+    return None
+
+
+async def stats(client):
+    return (await client.http.get("/stats")).json()
+
+
+@pytest.mark.slow
+def test_a_frozen_model_takes_over_and_a_rollback_is_one_request():
+    async def scenario(learner, link):
+        found = await stats(learner)
+        assert found["models"]["serving"]["name"] == "the ranking of today"
+        assert found["models"]["waiting"] == "the model of the file (PerceptronRanker)"
+        assert found["stats"]["challenger"]["left"] is None
+        assert await fed(learner, 0, 1500) is not None
+        found = await stats(learner)
+        assert (found["models"]["waiting"], found["stats"]["challenger"]["turns"]) == ("the ranking of today", 1)
+        assert "promoted" in found["models"]["serving"]["why"]
+        files = [(await learner.http.get(path)).content for path in ("/model", "/model/waiting")]
+        assert [type(from_bytes(each)) for each in files] == [FrozenRanker, FixedRanker]
+        assert await learner.post("/model/rollback", {}) == (200, {"replaced": True})
+        found = await stats(learner)
+        assert (found["models"]["serving"]["name"], found["stats"]["challenger"]["n"]) == ("the ranking of today", 0)
+        assert found["models"]["waiting"] == "the model of the file (PerceptronRanker)"
+
+    run(scenario, service, n_readers=0)
+
+
+@pytest.mark.slow
+def test_a_model_of_the_same_line_keeps_the_evidence_and_another_one_begins():
+    other, binary = to_bytes(PerceptronRanker.from_weights({"good": 2.0})), {"Content-Type": "application/octet-stream"}
+
+    async def scenario(learner, link):
+        await fed(learner, 0, 20)
+        before = (await stats(learner))["stats"]["challenger"]
+        assert before["n"] > 3
+        post = learner.http.post
+        assert (await post("/model", content=other, headers=binary, params={"line": "same"})).json() == {"replaced": True}
+        after = (await stats(learner))["stats"]["challenger"]
+        assert (after["n"], after["difference"]) == (before["n"], before["difference"])
+        assert (await post("/model", content=other, headers=binary)).status_code == 200
+        found = await stats(learner)
+        assert (found["stats"]["challenger"]["n"], found["models"]["serving"]["name"]) == (0, "the ranking of today")
+        refused = await post("/model", content=other, headers=binary, params={"line": "x"})
+        assert (refused.status_code, refused.json()["error"][:14]) == (400, "line is 'x'; i")
+
+    run(scenario, service, n_readers=0)
+
+
+def test_a_line_needs_a_ranking_of_today():
+    async def scenario(learner, link):
+        answer = await learner.http.post(
+            "/model", content=b"", headers={"Content-Type": "application/octet-stream"}, params={"line": "same"}
+        )
+        assert answer.status_code == 409
+        assert (await learner.http.get("/model/waiting")).status_code == 404
+
+    run(scenario, n_readers=0)
+
+
+@pytest.mark.slow
+def test_a_folder_continues_with_the_line_and_the_budget(tmp_path):
+    begun = DurableService(service(keep=0.9), tmp_path / "state")
+    state, rng, outcomes = begun.service, np.random.default_rng(0), []
+    for i in range(40):
+        outcomes += state.handle(json.dumps({"id": i, "docs": docs(rng)}).encode()).outcomes
+        outcomes += state.handle(json.dumps({"id": i, "clicks": ["d0"], "session": f"s{i}"}).encode()).outcomes
+    other = to_bytes(PerceptronRanker.from_weights({"good": 2.0}))
+    outcomes.append(state.exchange_line(from_bytes(other), other, True))
+    begun.append(outcomes, sync=True)
+    kept = (state.challenge.spent, state.challenge.n_shown, state.challenge.sums.tolist())
+    assert kept[0] > 0.0
+    assert kept[1] > 0
+    begun.close()
+    again = DurableService(service(keep=0.9), tmp_path / "state")
+    challenge = again.service.challenge
+    assert (challenge.spent, challenge.n_shown, challenge.sums.tolist()) == kept
+    assert challenge.model.learner.weights.tolist() == [2.0]
+    again.close()
+
+
+def test_weights_behind_a_map_that_has_met_queries_start_again(tmp_path):
+    model = StreamQuantileMap() | ClickRidge({"x": 1.0})
+    with pytest.raises(ValueError, match="has met no query"):
+        RankingService(model)
+    for i in range(5):
+        query = {"a": {"x": i}, "b": {"x": 2.0 * i + 1}}
+        model.steps["StreamQuantileMap"].learn_one(query)
+        model["ClickRidge"].learn_one(model.steps["StreamQuantileMap"].transform_one(query), {"a": 0, "b": 0})
+    DurableService(RankingService(model), tmp_path / "state").close()
+    DurableService(RankingService(model), tmp_path / "state").close()
+
+
+def test_a_model_of_lightgbm_is_compared_and_texts_are_not_its_business(tmp_path):
+    file = tmp_path / "model.txt"
+    file.write_text(STUMP)
+    from online_rank.cli.files import load_model
+
+    assert type(load_model(str(file))) is FixedTrees
+    state, rng = service(load_model(str(file))), np.random.default_rng(1)
+    for i in range(6):
+        assert "ranking" in state.handle(json.dumps({"id": i, "docs": docs(rng)}).encode()).answer
+    assert (state.challenge.n_failed, state.challenge.n_shown > 0) == (0, True)
+
+
+def test_votes_are_paid_from_half_of_the_budget_at_every_list():
+    state, rng = service(ClickCurves({"today": 1.0}), keep=0.95, k=10), np.random.default_rng(2)
+    challenge = state.challenge
+    for i in range(120):
+        query = {f"d{j}": {"today": float(rng.normal()), "good": float(rng.normal())} for j in range(12)}
+        state.handle(json.dumps({"id": i, "docs": query}).encode())
+        assert challenge.spent <= 0.5 * 0.05 * challenge.n_asked + 1e-12
+    # Lists that cost less than the worst one leave more votes than the worst ones would.
+    assert challenge.n_shown >= challenge.share * 120 - 2
+
+
+def test_what_a_draft_costs_is_never_more_than_the_worst_one_and_how_many_votes_are_left():
+    rng = np.random.default_rng(3)
+    for k in (1, 2, 3, 5, 10):
+        found = [kept_by_draft(rng.permutation(k).tolist()) for _ in range(20)]
+        assert least_drafted(k) - 1e-12 <= min(found) <= max(found) <= 1.0
+    assert kept_by_draft([*range(9)]) == pytest.approx(1.0)
+    # By hand: of (0, 1) against (1, 0) either is first in half of the drafts.
+    assert kept_by_draft([1, 0]) == pytest.approx(0.5 + 0.5 / np.log2(3))
+    account = PairedLosses(["old", "new"], sums=[[100.0, 40.0, 20.0]])
+    left = account.n_left("new", "old")
+    later = PairedLosses(["old", "new"], sums=account.sums * (100 + left) / 100)
+    before = PairedLosses(["old", "new"], sums=account.sums * (98 + left) / 100)
+    # One side of a 90 % interval holds with 95 %.
+    assert before.difference("new", "old", 0.9).lower <= 0.0 < later.difference("new", "old", 0.9).lower
+    assert account.n_left("old", "new") is None
+
+
+def test_models_of_files_are_saved(tmp_path):
+    from online_rank import save
+
+    save(FrozenRanker(PerceptronRanker.from_weights({"good": 1.0})), tmp_path / "m.npz")
+    assert load(tmp_path / "m.npz").rank_one({"a": {"good": 1.0}, "b": {"good": 2.0}}) == ["b", "a"]

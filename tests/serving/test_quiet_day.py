@@ -1,0 +1,138 @@
+"""The shipped alarms on scrapes of services: none on a quiet day of each mode, and its own after an input broke."""
+
+import json
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+
+from online_rank import AdditiveRanker, ClickCurves, SwapRanker
+from online_rank.serving import FeedbackPlan, RankingService
+from online_rank.serving import inputs as inputs_module
+from online_rank.serving.challenge import from_today
+from tests.serving.test_alerts import RULES
+from tests.serving.test_readers import run
+
+needs_promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="there is no promtool: apt-get install prometheus")
+#: Scrapes, one a minute of the day that promtool sees, queries between two of them, and the minute when an input breaks.
+MINUTES, QUERIES, BREAKS = 150, 5, 60
+#: What depends on the machine that runs the test.
+OF_MACHINE = ("latency_seconds", "event_loop_delay", "process_", "python_")
+
+
+def document(rng):
+    return {
+        "score": float(rng.normal()), "price": float(rng.exponential()), "brand": f"brand {rng.integers(5)}",
+        "published": f"2026-01-{rng.integers(1, 29):02d}", "contract": ["full time", "part time"][rng.integers(2)],
+    }  # fmt: skip
+
+
+def renamed(docs):
+    return {d: {("prize" if name == "price" else name): value for name, value in x.items()} for d, x in docs.items()}
+
+
+def without(docs, name):
+    return {d: {each: value for each, value in x.items() if each != name} for d, x in docs.items()}
+
+
+def today_service():
+    today, challenge = from_today({"score": 1.0}, ClickCurves({"score": 1.0}), keep=0.95, k=3)
+    return RankingService(today, challenge=challenge)
+
+
+MAKE = {
+    "graded": lambda: RankingService(AdditiveRanker(trees=0)),
+    "events": lambda: RankingService(AdditiveRanker(trees=0), plan=FeedbackPlan(window=5.0, events={"click": 1})),
+    "clicks": lambda: RankingService(SwapRanker()),
+    "from today": today_service,
+    "readers": lambda: RankingService(AdditiveRanker(trees=0)),
+}
+#: What becomes of the documents of each query once an input breaks, and the alarm.
+FAULTS = {
+    ("from today", "a feature has another name"): (renamed, "UnknownFeatures"),
+    ("from today", "a feature is missing"): (lambda docs: without(docs, "price"), "MissingFeatures"),
+    ("from today", "the ranking of today is missing"): (lambda docs: without(docs, "score"), "MissingDeclared"),
+    ("from today", "a feature has other values"): (
+        lambda docs: {d: {**x, "price": 100.0 + x["price"]} for d, x in docs.items()},
+        "FeaturesDrift",
+    ),
+    ("graded", "a feature has another name"): (renamed, "UnknownFeatures"),
+    ("graded", "a feature is missing"): (lambda docs: without(docs, "price"), "MissingFeatures"),
+}
+
+
+def scraped(mode, change):
+    """What each minute's scrape of the learner, and of the reader if there is one, has: {series: values}."""
+    rng, found = np.random.default_rng(1), {}
+
+    async def scrape(client, name, minute):
+        for line in (await client.http.get("/metrics")).text.splitlines():
+            if line.startswith("#") or any(each in line for each in OF_MACHINE):
+                continue
+            series, _, value = line.rpartition(" ")
+            bare, _, labels = series.partition("{")
+            whole = f'{bare}{{instance="{name}",job="online_rank"{"," if labels else ""}{labels or "}"}'
+            found.setdefault(whole, ["_"] * minute).append(value)
+
+    async def scenario(learner, link, *readers):
+        ranks = readers[0] if mode == "readers" else learner
+        for minute in range(MINUTES):
+            for i in range(QUERIES):
+                docs = {d: document(rng) for d in "abcd"}
+                if mode == "clicks":
+                    docs = {d: {"score": x["score"], "price": x["price"]} for d, x in docs.items()}
+                docs = change(docs) if minute >= BREAKS else docs
+                query, good = f"q{minute} {i}", max(docs, key=lambda d: docs[d].get("score", 0.0) + rng.normal())
+                status, answer = await ranks.post("/rank", {"id": query, "docs": docs})
+                assert status == 200, answer
+                feedback = {"grades": {d: int(d == good) for d in docs}}
+                if mode in ("clicks", "from today"):
+                    feedback = {"clicks": [good] if good in answer["ranking"][: answer["shown"]] else []}
+                if mode == "events":
+                    feedback = {"event": "click", "doc": good}
+                status, answer = await ranks.post("/learn", {"id": query, **feedback, "session": query})
+                assert status == 200, answer
+            await scrape(learner, "learner", minute)
+            for reader in readers if mode == "readers" else ():
+                await scrape(reader, "reader", minute)
+
+    run(scenario, MAKE[mode], n_readers=int(mode == "readers"))
+    return found
+
+
+def firing(found, folder):
+    """The names of the alarms that fire at the end, or did at any minute, by promtool."""
+    test = {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": " ".join(values)} for name, values in found.items()],
+        "promql_expr_test": [
+            {"expr": 'count by (alertname) (max_over_time(ALERTS{alertstate="firing"}[3h]))', "eval_time": f"{MINUTES - 1}m",
+             "exp_samples": []}
+        ],
+    }  # fmt: skip
+    (folder / "test.yml").write_text(json.dumps({"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": [test]}))
+    done = subprocess.run(["promtool", "test", "rules", "test.yml"], cwd=folder, capture_output=True, text=True, timeout=120)
+    said = done.stdout + done.stderr
+    assert "parse" not in said, said
+    return {part.partition('"')[0] for part in said.split('alertname="OnlineRank')[1:]}
+
+
+@pytest.fixture(autouse=True)
+def every_query(monkeypatch):
+    monkeypatch.setattr(inputs_module, "_SECONDS_BETWEEN", 0.0)
+
+
+@needs_promtool
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", MAKE)
+def test_no_alarm_on_a_quiet_day(mode, tmp_path):
+    assert firing(scraped(mode, lambda docs: docs), tmp_path) == set()
+
+
+@needs_promtool
+@pytest.mark.slow
+@pytest.mark.parametrize(("mode", "fault"), FAULTS)
+def test_a_broken_input_raises_its_alarm_and_no_other(mode, fault, tmp_path):
+    change, alarm = FAULTS[mode, fault]
+    assert firing(scraped(mode, change), tmp_path) == {alarm}
