@@ -14,8 +14,8 @@ class HeldOut:
 
     The probability that document i at position p is the one that was clicked, among those displayed, is in proportion to
     exp(a s_i + b_p). The scale a and the terms b are fitted on one half of the lists, every second one; the loss is the mean
-    of the negative log probabilities of the clicks on the other half, and the reverse. So every way is measured alike, whatever
-    it knows about positions.
+    of the negative log probabilities of the clicks on the other half, and the reverse. So every way is measured alike,
+    regardless of what it knows about positions.
     """
 
     def __init__(self) -> None:

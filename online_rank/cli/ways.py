@@ -1,4 +1,4 @@
-"""How `train --clicks moved` learns: in several ways, of which the one that foretells held-out clicks best is kept."""
+"""How `train --clicks moved` learns: in several ways, and it keeps the one that foretells held-out clicks best."""
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
@@ -46,7 +46,7 @@ def taught(
     """The best of some models after they have learned a log; `read` opens it for a pass.
 
     In the first pass each of the last lists is foretold by all models before they learn it. With several passes these lists are
-    learned only in the end: passes of the best model go on as long as it foretells their clicks better.
+    learned only in the end: the best model reads the log again as long as it foretells their clicks better.
     """
     begin, several = int((1.0 - HELD_OUT) * n_lists), passes > 1
     held = _pass(models, read(0), begin, several)
@@ -72,8 +72,8 @@ def _repeated(
     read: Callable[[int], Iterator[tuple[Any, Any]]],
     begin: int,
     tell: Callable[[str], None],
-) -> tuple[float, Any]:
-    """The model after as many passes as make it better on the held-out lists, and its loss there."""
+) -> Any:
+    """The model after as many passes as make it better on the held-out lists, from its loss there after the first."""
     told = [f"{loss:.4f}"]
     for number in range(1, passes):
         before = copy.deepcopy(model)

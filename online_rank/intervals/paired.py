@@ -149,7 +149,7 @@ class PairedLosses:
         return Difference(lower, upper, sign * (2.0 * halves.mean - 1.0), halves.n, level)
 
     def n_left(self, a: str, b: str, level: float = 0.95) -> int | None:
-        """How many more queries it takes until the loss of `b` is known to exceed that of `a`, if all goes on as so far.
+        """How many more queries it takes until `b` is known to lose more than `a`, if all continues as so far.
 
         Known is what holds at all times with probability `level`, on this side alone. None if `a` has not lost less so far.
 

@@ -37,7 +37,7 @@ class ClickTrees(BoostedRanker):
     again. Unlike inverse propensities, nothing is divided by small numbers: a position where nobody clicks says little because
     the variance P (1 - P) is small there.
 
-    Trees grow, and fade, as those of `BoostedRanker`, from a window of displayed lists, clicked or not: from the residuals
+    Trees grow and fade as the trees of `BoostedRanker` do, from a window of displayed lists, clicked or not: from the residuals
     c - P, with the weights P (1 - P). Every third tree is a single split. After each tree h takes a step of Newton's method.
     Growth counts lists with a click, and not lists: that many new clicks are the evidence for a tree. Only displayed documents
     are learned. A gain counts as a fraction of the largest gain so far.

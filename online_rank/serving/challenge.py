@@ -219,7 +219,7 @@ class Challenge:
         return f"{self.difference_text}; at this difference it takes over after about {left['votes']:,} more comparisons{lists}"
 
     def left(self) -> dict[str, int] | None:
-        """How much more evidence, and how many more lists, a decision takes if all goes on as so far; None if none is in sight.
+        """How much more evidence, and how many more lists, a decision takes if all continues as so far; None without one in sight.
 
         `lists` is there if the models learn from clicks.
         """
@@ -379,7 +379,7 @@ def from_today(
 
 
 def drawn_around(model: Any) -> tuple[Any, Any]:
-    """A model that draws lists and learns from clicks on those of another one, and its ranker; any other model as it is."""
+    """A model that draws lists and learns from clicks on the lists of another one, and its ranker; any other model as it is."""
     ranker = ranker_of(model)
     if not (hasattr(ranker, "policy") and getattr(ranker, "credit", "swap") == "swap" and ranker.abilities.takes_clicks):
         model = ranker = FrozenRanker(model)

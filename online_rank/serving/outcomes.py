@@ -22,8 +22,8 @@ class Outcome(NamedTuple):
     ----------
     fields
         The kind of change: `("rank", draws so far or None, numbers of the queries crowded out, rankings that two models might
-        have drafted, share of the DCG that the draw keeps or None, time if it is not that of the query or None)`, and with a
-        budget the lists drafted so far and what they may have cost,
+        have drafted, share of the DCG that the draw keeps or None, time if it is not that of the query or None)`. With a
+        budget it has the lists drafted so far, too, and what they may have cost. Others are
         `("learn", id, number of its query, time or None, day of the evidence)`, `("teach", id, time or None, day)`,
         `("feedback", time)` with a second time if it is ahead of the clock, `("close", id)` at the end of a window,
         `("drop", id)` if the feedback cannot be learned, `("late", time or None)`, `("time", time)`, `("promote",)`,

@@ -136,7 +136,7 @@ class Paths:
 
     async def _get_curves(self, n: int, exchange: "Exchange") -> Answer:
         service = (await self._model(exchange)).durable.service
-        # While the ranking of today serves, those of the model that waits.
+        # While the ranking of today serves, the curves of the model that waits.
         ranker = curves.copied(service.model) or curves.copied(service.learning_model)
         return 200, await asyncio.to_thread(curves.curves_of, ranker, n)
 

@@ -44,7 +44,7 @@ def test_products_of_features_and_positions_are_learned_though_no_list_comes_aga
 
 
 def test_without_trees_positions_are_the_log_odds_of_their_clicks():
-    # One document is at each position, alike but for its place: nothing can be split.
+    # One document is at each position, alike except for its place: nothing can be split.
     trees = ClickTrees(rate=50.0)
     for t in range(400):
         clicked = [place for place, every in enumerate((2, 4)) if t % every == 0]

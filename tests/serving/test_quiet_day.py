@@ -63,7 +63,7 @@ FAULTS = {
 
 
 def scraped(mode, change):
-    """What each minute's scrape of the learner, and of the reader if there is one, has: {series: values}."""
+    """What each minute's scrape of the learner and of a reader has: {series: values}."""
     rng, found = np.random.default_rng(1), {}
 
     async def scrape(client, name, minute):
