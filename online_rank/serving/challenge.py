@@ -219,7 +219,7 @@ class Challenge:
         return f"{self.difference_text}; at this difference it takes over after about {left['votes']:,} more comparisons{lists}"
 
     def left(self) -> dict[str, int] | None:
-        """How much more evidence, and how many more lists, a decision takes if all continues as so far; None without one in sight.
+        """How much more evidence, and how many more lists, a decision takes if all continues as so far; None without an end.
 
         `lists` is there if the models learn from clicks.
         """
