@@ -68,7 +68,6 @@ CATALOGUE: dict[str, list[Entry]] = {
         _STATEMENTS._replace(title="What certificates say without"),
         _STATEMENTS._replace(title="What blends serve"),
         _STATEMENTS._replace(title="What an `AdditiveRanker` serves"),
-        _STATEMENTS._replace(title="What curves with trees serve"),
         Entry("What is known before a run", "0, the first order of the files", "1 minute"),
         Entry("Why no regret", "0 and 1", "3 minutes"),
         _STATEMENTS._replace(title="Coverage of paired"),
@@ -108,6 +107,7 @@ CATALOGUE: dict[str, list[Entry]] = {
     "distributed": [Entry("", "0 to 4", "2 minutes")],
     "distributed_cost": [Entry("", "the number of the file", "20 minutes", times=True)],
     "distributed_mq2008": [Entry("", "orders 0 to 9", "10 minutes")],
+    "packages": [Entry("", _NO_SEED, "1 minute")],
     "ebm": [Entry("", "0", "5 minutes", reason="an environment with InterpretML is needed")],
     "drift": [Entry("", "0 to 2", "10 minutes", by="benchmarks.drift --seeds 3", reason="rows of another checkout")],
     "exploring": [
@@ -122,7 +122,6 @@ CATALOGUE: dict[str, list[Entry]] = {
         Entry("Curves as trees", f"{_FILES}; 300 and 301 for streams", "5 minutes"),
         Entry("A shop", "0 to 4", "2 minutes"),
         Entry("Held-out queries", "0 to learn, 1 held out", "20 minutes", reason="20 minutes of engines"),
-        Entry("What a model takes", "0 and 1", "5 minutes", times=True),
         Entry(
             "",
             _FILES,
@@ -161,9 +160,6 @@ CATALOGUE: dict[str, list[Entry]] = {
             by="benchmarks.interactions --part hostile",
             reason="hours, most of them of another checkout's blend, and another checkout is needed",
         ),
-    ],
-    "click_logs": [
-        Entry("", "0 to the number of seeds", "2 hours", by="benchmarks.click_logs --seeds 1", reason="two hours of logs")
     ],
     "judgements": [
         Entry("", "0 to 4", "20 minutes", by="benchmarks.judgements --users ubm --seeds 1", reason="20 minutes of logs")

@@ -12,6 +12,7 @@ from online_rank import (
     BlendRanker,
     BoostedRanker,
     ClickBlendRanker,
+    ClickCurves,
     ClickPerceptron,
     ClickRidge,
     CrossFeatures,
@@ -43,9 +44,12 @@ from online_rank import (
     VectorRanker,
 )
 from online_rank.base.function import QueryFunction
+from online_rank.evaluate import Retrained
 from online_rank.rankers.averaged import LinearRanker
+from online_rank.rankers.click_trees import ClickTrees
 from online_rank.rankers.curved import CurvedRanker
 from online_rank.rankers.fixed import FixedRanker
+from online_rank.rankers.frozen import FrozenRanker
 from online_rank.rankers.nested import NestedRanker
 
 #: A model of LightGBM with one split.
@@ -193,6 +197,12 @@ NOT_CHECKED = {
     FixedTrees,
     # It says itself which features there are: the checks bring others.
     DeclaredFeatures,
+    # They are taught outside: the first learns nothing, the second waits until there is enough, the third is taught by a blend.
+    FrozenRanker,
+    Retrained,
+    ClickTrees,
+    # A feature that comes late finds columns that others have taken.
+    ClickCurves,
     # They take vectors.
     VectorFeatures,
     VectorRanker,

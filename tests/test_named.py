@@ -21,20 +21,21 @@ PAGES = [
 ]
 _GROUP = typer.main.get_command(app)
 _CONTEXT = click.Context(_GROUP)
+
+
+def options_of(command):
+    """The options of a command; of a group, the options of its commands."""
+    own = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+    return own.union(*map(options_of, getattr(command, "commands", {}).values()))
+
+
 #: The options of each command; `COMMON` has the options of all.
-COMMANDS = {
-    name: {
-        option
-        for parameter in _GROUP.get_command(_CONTEXT, name).params
-        for option in (*parameter.opts, *parameter.secondary_opts)
-    }
-    for name in _GROUP.list_commands(_CONTEXT)
-}
+COMMANDS = {name: options_of(_GROUP.get_command(_CONTEXT, name)) for name in _GROUP.list_commands(_CONTEXT)}
 COMMON = {"--help", *(option for parameter in _GROUP.params for option in parameter.opts)}
 #: Options of other programs, and what is a place in a name.
 FOREIGN = {
     "--data-binary", "--retry", "--retry-connrefused", "--retry-delay",  # curl
-    "--dist", "--hypothesis-profile", "--no-compile",  # pytest and pip
+    "--dist", "--hypothesis-profile", "--no-compile", "--no-deps", "--wheel-dir",  # pytest and pip
     "--headless", "--no-sandbox", "--force-dark-mode", "--screenshot", "--virtual-time-budget", "--window-size",  # chromium
     "--csoaa_ldf", "--wap_ldf",  # Vowpal Wabbit
     "--config",  # Kafka

@@ -23,7 +23,7 @@ _ELSEWHERE = {
 }  # fmt: skip
 _WORDS = {
     "sqrt", "sum", "of", "with", "at", "ln", "e", "in", "expectation", "over", "the", "draws", "if", "grades", "do", "not",
-    "depend", "on", "them", "max", "min",
+    "depend", "on", "them", "max", "min", "Theorem", "Corollary", "CT",
 }  # fmt: skip
 
 

@@ -84,7 +84,7 @@ def write_matrix(path: str, to: str, out: str | None, name: str, vector: str) ->
 def write_pairs(path: str, most: int, out: str | None) -> None:
     """Print the strongest pairs of features as tables, or write them to a file, as JSON if it is called so."""
     check_outputs([path], out=out)
-    found = pairs(load_model(path), most)
+    found = pairs(load_model(path), most=most)
     as_json = out is not None and out.endswith(".json")
     _write(pairs_as_json(found) if as_json else "\n".join(table.in_words() for table in found), "pairs", out)
 

@@ -45,7 +45,7 @@ class PairTable(NamedTuple):
         return "\n".join(lines) + "\n"
 
 
-def pairs(model: Any, most: int = 5, *, cells: int = 4) -> list[PairTable]:
+def pairs(model: Any, *, most: int = 5, cells: int = 4) -> list[PairTable]:
     """The strongest pairs of features of a model with trees, as tables, the strongest first.
 
     Parameters

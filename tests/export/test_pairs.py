@@ -24,7 +24,7 @@ def model():
 
 
 def test_the_strongest_pair_is_the_one_that_decides(model):
-    table, *_ = pairs(model, 2)
+    table, *_ = pairs(model, most=2)
     assert table.names == ("a", "b")
     assert table.table.shape == (4, 4)
     corners = table.table[[0, 0, -1, -1], [0, -1, 0, -1]]
@@ -33,7 +33,7 @@ def test_the_strongest_pair_is_the_one_that_decides(model):
 
 
 def test_a_cell_is_the_mean_over_its_ranges(model):
-    (table,), (shape,) = pairs(model, 1), pair_shapes_of(model, 1)
+    (table,), (shape,) = pairs(model, most=1), pair_shapes_of(model, 1)
     assert table.table[0, 1] == pytest.approx(shape.effect[:6, 6:12].mean())
     assert table.rows[0] == (shape.values[0][0], shape.values[0][5])
     assert table.strength == shape.strength

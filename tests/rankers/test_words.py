@@ -116,7 +116,7 @@ def test_explanations_name_words_and_add_up():
 
 
 def test_exports_say_what_stands_in_the_way():
-    with pytest.raises(TypeError, match="learned words of texts"):
+    with pytest.raises(TypeError, match="learned words of 'title'"):
         export(taught(20), "json")
 
 
