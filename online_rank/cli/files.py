@@ -13,18 +13,28 @@ from online_rank.support.registry import of_another_part
 def load_model(path: str) -> Any:
     """A model that ranks, from a file, or from the folder or database in which a service keeps its state, as it is now.
 
-    A text is a model of LightGBM, and JSON one of XGBoost.
+    A text is a model of LightGBM, and JSON one of XGBoost; a model of online_rank may have any name.
     """
     if os.path.isdir(path) or is_postgres(path):
         return of_another_part("read_service")(path).model
-    if path.endswith((".txt", ".json")):
+    if path.endswith((".txt", ".json")) and not _is_archive(path):
         from online_rank import FixedTrees
 
-        return FixedTrees.from_file(path)
+        try:
+            return FixedTrees.from_file(path)
+        except ValueError as error:
+            reason = str(error).removeprefix(f"{path}: ")
+            raise ModelFileError(f"{path}: not a model file: {reason}") from None
     model = load(path)
     if not hasattr(model, "predict_one"):
         raise ModelFileError(f"{path}: holds a {type(model).__name__}, not a model that ranks")
     return model
+
+
+def _is_archive(path: str) -> bool:
+    """Whether a file begins as those of `online_rank.save` do."""
+    with open(path, "rb") as file:
+        return file.read(4) == b"PK\3\4"
 
 
 def load_two(paths: Sequence[str]) -> list[Any]:

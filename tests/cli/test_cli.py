@@ -172,6 +172,12 @@ def test_evaluate(files, run):
     assert f"{metric('mrr').name.lower()}" in out
 
 
+def test_a_saved_model_may_have_any_name(files, run):
+    for name in ("m.txt", "m.json"):
+        assert run("train", str(files / "a.txt"), "--save", str(files / name))[0] == 0
+        assert run("rank", str(files / name), str(files / "a.txt"))[::2] == (0, "")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -201,7 +207,8 @@ def test_evaluate(files, run):
         (["stream", "--save", os.devnull], "/dev/null: not a regular file"),
         (["train", "{bad}"], "bad.txt, line 2"),
         (["train", "{dir}"], "Is a directory"),
-        (["evaluate", "{a}", "{a}"], "a.txt: not a model file"),
+        (["evaluate", "{a}", "{a}"], "a.txt: not a model file: line 1: the text of a LightGBM model begins with tree"),
+        (["evaluate", "{copy}", "{a}"], "copy: not a model file"),
         (["evaluate", "no.npz", "{a}"], "no.npz: No such file or directory"),
         (["rank", "{metric}", "{a}"], "holds a MAP, not a model that ranks"),
         (["trian"], "No such command"),
@@ -210,8 +217,10 @@ def test_evaluate(files, run):
 )
 def test_errors_are_one_line_and_exit_code_2(files, run, arguments, message):
     (files / "bad.txt").write_text("1 qid:1 1:1\n1 qid:1 1:x\n")
+    (files / "copy").write_bytes((files / "a.txt").read_bytes())
     online_rank.save(metric("map"), files / "metric.npz")
-    places = {"a": files / "a.txt", "bad": files / "bad.txt", "metric": files / "metric.npz", "dir": files}
+    names = {"a": "a.txt", "bad": "bad.txt", "copy": "copy", "metric": "metric.npz", "dir": ""}
+    places = {key: files / name for key, name in names.items()}
     code, out, err = run(*(argument.format(**places) for argument in arguments))
     assert (code, out) == (2, "")
     assert message in err

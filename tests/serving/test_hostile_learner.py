@@ -86,7 +86,7 @@ def test_an_answer_that_expands_is_refused_as_it_came(says, caplog):
 
 
 def test_an_answer_larger_than_the_limit_is_refused_while_it_comes(monkeypatch, caplog):
-    monkeypatch.setattr(readers, "_MOST_MODEL", 1 << 16)
+    monkeypatch.setattr(readers, "MOST_MODEL", 1 << 16)
     learner = Learner((200, {"ETag": '"1"'}, bytes(1 << 20)))
     with caplog.at_level(logging.WARNING, "online_rank.serving"):
         found, failed = looked(learner, 1)

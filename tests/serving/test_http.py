@@ -616,7 +616,7 @@ class TestViewers:
 
         async def scenario(client, app):
             model = await app.models.get(None)
-            monkeypatch.setattr(model.monitor, "shown", lambda of: made.append(of) or {})
+            monkeypatch.setattr(model.monitor, "shown", lambda of: made.append(of) or {"has_curves": True})
             viewers = [asyncio.create_task(client.get("/events")) for _ in range(5)]
             await until(lambda: app._paths._pages.n_open == 5)
             await asyncio.sleep(0.05)

@@ -76,7 +76,7 @@ def test_a_chart_has_several_ticks_and_cards_without_content_are_hidden():
     page = shown(told(PerceptronRanker(), 97), width=400)
     assert len(page["chart-loss"]["below"]) >= 3
     hidden = {name for name, each in page.items() if name.endswith("-card") and each["hidden"]}
-    assert hidden == {"certificate-card", "bias-card", "curves-card", "decisions-card"}
+    assert hidden == {"who-card", "inputs-card", "certificate-card", "bias-card", "curves-card", "decisions-card"}
     begun = shown(told(PerceptronRanker(), 0))
     assert all(each["hidden"] for name, each in begun.items() if name.endswith("-card"))
 
@@ -117,7 +117,21 @@ def test_decisions_are_shown_the_latest_first_with_the_challenger():
     assert page["today"]["text"] == "lists shown3learned3of the greedy DCG kept, at least0.750"
 
 
-@pytest.mark.parametrize("n", [0, 1, 5])
+def test_who_serves_and_what_inputs_lacked_are_shown():
+    answer = told(PerceptronRanker(), 3)
+    found = {name: {} for name in ("declared", "missing", "unknown")}
+    answer["data"]["models"] = {"serving": {"name": "today", "since": 0.0, "why": "promoted: a"}, "waiting": "learner"}
+    answer["data"]["inputs"] = {**found, "queries": 3, "unknown_levels": 0, "last": {}}
+    page = shown(answer)
+    assert (page["who-card"]["hidden"], page["inputs-card"]["hidden"]) == (False, True)
+    assert page["who"]["text"] == "servestodaysince1970-01-01 00:00 UTCwhypromoted: awaitslearner"
+    answer["data"]["inputs"] |= {"missing": {"x": 2}, "last": {"missing": 86_400.0}}
+    page = shown(answer)
+    assert not page["inputs-card"]["hidden"]
+    assert page["inputs"]["text"] == "missingx (2); last 1970-01-02 00:00 UTC"
+
+
+@pytest.mark.parametrize("n", [0, 1, 5, 97])
 def test_figures_of_clicks_equal_clicks_from_the_start(n):
     answer = told(SwapRanker(), n, "clicks")
     page = shown(answer)
@@ -126,7 +140,10 @@ def test_figures_of_clicks_equal_clicks_from_the_start(n):
     if n:
         assert page["recent"]["text"] == f"{served['recent']:.3f}"
         assert page["loss"]["text"] == f"{1 - served['mean']:.3f}"
-        assert f"{1 - served['upper']:.3f} to {1 - served['lower']:.3f}" in page["interval"]["text"]
+        # An interval of nearly all that is possible says nothing.
+        assert (says := served["upper"] - served["lower"] < 0.9) == (n == 97)
+        between = f"95 % interval {1 - served['upper']:.3f} to {1 - served['lower']:.3f}, at any time"
+        assert page["interval"]["text"] == (between if says else "too few for an interval")
     assert "1 − reciprocal rank of the first click: 0 where the first document was clicked" in page["loss-note"]["text"]
 
 

@@ -30,7 +30,9 @@ from online_rank.bounds import LossTracker
 from online_rank.evaluate import Trace
 from online_rank.metrics import NDCG, OffPolicyValue, RandomRanking, SwapComparison, TeamDraft, metric
 from online_rank.preprocessing._columns import StatelessTransformer
+from online_rank.rankers.click_words import ClickWords
 from online_rank.rankers.fixed import FixedRanker
+from online_rank.rankers.frozen import FrozenRanker
 from online_rank.serving import Challenge, FeedbackPlan, PendingQueries, RankingService
 from online_rank.storage.files import from_bytes, to_bytes
 from online_rank.storage.objects import class_of, name_of, schema
@@ -53,6 +55,7 @@ NOT_SAVED = {
     "QueryStep": "a base class",
     "Ranker": "a base class",
     "RankingMetric": "a base class",
+    "Retrained": "it holds any learner",
     "Runs": "a query",
     "TorchRanker": "it holds any module of torch",
     "Vectors": "a query",
@@ -165,6 +168,15 @@ def words():
     return model._words
 
 
+def click_words():
+    made = ClickWords()
+    for keys in ([7, 7, 9], [7, 11], [-3, 9]) * 20:
+        made.meet(np.array(keys))
+    made.give(made.wanted(2), 0)
+    made.follow(np.array([0.5, -1.0]))
+    return made
+
+
 def kinds():
     made = Kinds()
     return made.learned({"brand": made.seen("brand", ["acme", "best"])})
@@ -196,6 +208,7 @@ MADE = {
         lambda: shown_and_clicked(online_rank.ClickPerceptron()),
         lambda: shown_and_clicked(online_rank.ClickPerceptron(credit="propensity", examination=(1.0,) * 5)),
     ],
+    "ClickWords": [click_words],
     "AdditiveRanker": [
         lambda: teach(online_rank.AdditiveRanker()),
         lambda: teach(online_rank.AdditiveRanker(), named=True),
@@ -207,6 +220,10 @@ MADE = {
     "CascadeUser": [lambda: user("perfect")],
     "DependentUser": [lambda: user("dependent")],
     "FairPairs": [online_rank.FairPairs],
+    "FrozenRanker": [
+        lambda: shown_and_clicked(FrozenRanker(teach(PerceptronRanker()), policy=online_rank.PlackettLuce(k=3))),
+        lambda: teach(FrozenRanker(teach(online_rank.StreamScaler() | PerceptronRanker(), named=True)), named=True),
+    ],
     "Greedy": [online_rank.Greedy],
     "GrowingTrees": [growing_trees],
     "Kinds": [kinds],
