@@ -327,6 +327,9 @@ class BlendRanker(NestedRanker):
         # What the map has not learned yet it takes for 0.
         mapped = np.where(np.isnan(X), -2.0 * REACH, 0.0).astype(np.float32)
         curves.mapped(as_read(X[:, : len(table.counts)]), offsets, table, -REACH, mapped)
+        if self._curves.signs:
+            # No tree splits by a feature with a sign.
+            mapped[:, np.flatnonzero(self._curves._signs)] = 0.0
         return mapped
 
     def _for_learners(self, block: Block) -> list[Block]:

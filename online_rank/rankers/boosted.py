@@ -135,6 +135,12 @@ class BoostedRanker(Ranker):
     #: The share of the columns that a tree may split by, and the most bytes of bins in the window.
     _share: Any = COLUMNS
     _most_bytes = _MAX_BYTES
+    #: The most trees, and whether those that have faded are dropped also without a `longest_gap`.
+    _max_trees, _always_forgets = _MAX_TREES, False
+    #: What the window has of each document, besides its bins.
+    _of_documents: tuple[str, ...] = ("_grades", "_scores")
+    #: The largest gain so far, where gains are learned as fractions of it: a tree is grown again when it rises.
+    _largest = 0.0
 
     def __init__(
         self,
@@ -284,8 +290,8 @@ class BoostedRanker(Ranker):
     @property
     def _most_trees(self) -> int:
         """How many trees are kept."""
-        forgets = self.longest_gap is not None and self.decay > 0.0
-        return math.ceil(min(_MAX_TREES, _FADED / self.decay)) if forgets else _MAX_TREES
+        forgets = (self._always_forgets or self.longest_gap is not None) and self.decay > 0.0
+        return math.ceil(min(self._max_trees, _FADED / self.decay)) if forgets else self._max_trees
 
     def _slide(self) -> None:
         """Join the queries since the last tree to the window, and drop old ones."""
@@ -294,7 +300,8 @@ class BoostedRanker(Ranker):
         kept = min(self.window, max(1, int(np.searchsorted(np.cumsum(lengths[::-1]), most, side="right"))))
         n = int(lengths[-kept:].sum())
         self._bins = last_rows(joined(self._bins, self._n_pages), n)
-        self._grades, self._scores = (np.concatenate(self._grades)[-n:],), (np.concatenate(self._scores)[-n:],)
+        for name in self._of_documents:
+            setattr(self, name, (np.concatenate(getattr(self, name))[-n:],))
         self._lengths, self._query_weights = lengths[-kept:], (np.concatenate(self._query_weights)[-kept:],)
 
     @property
@@ -311,9 +318,10 @@ class BoostedRanker(Ranker):
         self._step = min(self._step + number, last + 1)
         growth = _GROWTHS.get(self)
         # It is missing, or another one, in a copy and after a change was undone: the steps are then repeated.
-        if growth is None or growth.pages[-1] is not self._bins[self._n_pages - 1]:
+        if growth is None or growth.pages[-1] is not self._bins[self._n_pages - 1] or growth.largest != self._largest:
             rng = counted_generator(self, self.seed, self._n_grown)
             growth = self._growth(rng)
+            growth.largest = self._largest
             _GROWTHS[self] = growth
         for step in range(growth.done, min(self._step, last)):
             growth.take(step, self._scores[0], self._grades[0], self._query_weights[0])
@@ -323,7 +331,7 @@ class BoostedRanker(Ranker):
 
     def _growth(self, rng: np.random.Generator) -> Growth:
         """The next tree, of which no step is done."""
-        return Growth(self._bins[: self._n_pages], self._lengths, self._chances, self.depth, rng)
+        return Growth(self._bins[: self._n_pages], self._lengths, self._chances, self.depth, rng, self._share)
 
     @property
     def _chances(self) -> np.ndarray:
@@ -356,16 +364,16 @@ class BoostedRanker(Ranker):
             raise ValueError("a tree splits by a feature that does not exist")
         if not self._scores or self._n_pages < 0:
             raise ValueError("the window lacks its documents' bins or scores")
-        later = [[len(part) for part in parts[1:]] for parts in (self._grades, self._scores)]
+        lengths = [[len(part) for part in getattr(self, name)] for name in self._of_documents]
         pages, bins = self._n_pages, [len(part) for part in self._bins]
         n, k = len(self._scores[0]), len(self._lengths)
         # None is longer than all together, so their sum does not overflow.
-        fits = self._lengths.max(initial=0) <= n == len(self._grades[0]) and self._lengths.sum() == n
-        if later != [bins[pages:]] * 2 or 0 in bins or not fits:
+        fits = self._lengths.max(initial=0) <= n and self._lengths.sum() == n
+        if any(own != [n, *bins[pages:]] for own in lengths) or 0 in bins or not fits:
             raise ValueError("a query of the window is empty, or its parts have different lengths")
         if not np.isin(np.cumsum(bins[:pages]), np.cumsum(self._lengths)).all() or sum(bins[:pages]) != n:
             raise ValueError("a page of the window ends within a query")
-        if [len(weights) for weights in self._query_weights] != [k, *[1] * len(later[0])]:
+        if [len(weights) for weights in self._query_weights] != [k, *[1] * len(bins[pages:])]:
             raise ValueError("the window does not have one weight for each query")
         if not self._n_queries < self._due:
             raise ValueError("a tree is overdue")

@@ -135,12 +135,6 @@ class ClickBlendRanker(BlendRanker):
         """
         return tuple(self.examination) if self.examination is not None else self._clicked.examined
 
-    def _for_trees(self, X: Any, offsets: np.ndarray) -> np.ndarray:
-        mapped = super()._for_trees(X, offsets)
-        if self._curves is not None and self._curves.signs:
-            mapped[:, np.flatnonzero(self._curves._signs)] = 0.0
-        return mapped
-
     def _shown(self, query: Block) -> _Shown:
         """The displayed documents of a list."""
         shown = shown_block(query, drawn=False)
@@ -162,6 +156,8 @@ class ClickBlendRanker(BlendRanker):
             return False
         own, places, gains = self._shown(query)
         curves, m = self._learners[0], len(gains)
+        if not (gains >= 0.0).all():
+            return False
         for_curves, for_trees = self._for_learners(own)
         S = np.stack([ranker_of(curves)._score_all(for_curves), self._clicked._score(for_trees.X)])
         if not teach(curves, for_curves, row):

@@ -1,10 +1,11 @@
 """Boosted trees that learn from clicks on displayed lists, together with the effect of each position."""
 
-import math
+import functools
 from typing import Any
 
 import numpy as np
 
+from online_rank import arguments
 from online_rank._kernels import trees as kernels
 from online_rank.base import Abilities
 from online_rank.base.lock import locked
@@ -19,8 +20,6 @@ from online_rank.rankers.growing import N_BINS, Growth
 
 #: Every third tree is a stump, which learns what is a sum of single features.
 _STUMP = 3
-#: Trees that have faded are dropped after 5/decay newer ones; the most trees.
-_FADED, _MOST_TREES = 5.0, 2000
 #: The share of the columns that a tree may split by, and the fewest columns.
 _COLUMNS, _FEWEST = 0.5, 8
 #: Log odds are limited, so that sums stay finite.
@@ -62,8 +61,8 @@ class ClickTrees(BoostedRanker):
 
     Raises
     ------
-    ValueError
-        A parameter is out of its range.
+    TypeError, ValueError
+        A parameter is of the wrong type, or out of its range.
 
     References
     ----------
@@ -86,11 +85,16 @@ class ClickTrees(BoostedRanker):
         measure=Derived(),
         longest_gap=Derived(),
         _clicks=ListOf(Array(None, low=0.0), lambda ranker: len(ranker._scores), kind=tuple),
+        _grades=ListOf(
+            Array(None, dtype="int64", low=0, high=MOST_POSITIONS - 1), lambda ranker: len(ranker._scores), kind=tuple
+        ),
         _positions=Array(MOST_POSITIONS),
         _largest=Real(0.0),
     )
 
     _most_bytes = 1 << 23
+    _max_trees, _always_forgets = 2000, True
+    _of_documents = ("_grades", "_scores", "_clicks")
 
     def __init__(
         self,
@@ -105,6 +109,9 @@ class ClickTrees(BoostedRanker):
         seed: int = 0,
     ) -> None:
         super().__init__(window=window, depth=depth, rate=rate, decay=decay, learning_rate=learning_rate, seed=seed)
+        arguments.integer("k", k, 1)
+        if examination is not None and not (len(examination) and all(0.0 < p <= 1.0 for p in examination)):
+            raise ValueError(f"examination is {examination}; it is one probability > 0 for each position")
         self.examination = examination
         self.k = k
         # The gains of the window, as its scores are kept. `_grades` has the positions, from 0.
@@ -141,7 +148,7 @@ class ClickTrees(BoostedRanker):
         if not clicks.any():
             return ()
         n = int(places[clicks > 0.0].max()) + 1
-        counted = np.bincount(places, clicks / self._largest, n)[:n]
+        counted = np.bincount(places, self._fractions(clicks), n)[:n]
         expected = np.bincount(places, chance_of(scores, self._positions[:1]), n)[:n]
         ratios = counted / np.maximum(expected, 1e-12)
         return tuple((ratios / max(ratios[0], 1e-12)).tolist())
@@ -149,7 +156,7 @@ class ClickTrees(BoostedRanker):
     def _learn_query(self, query: Block, row: np.ndarray) -> bool:
         shown, w, norm = shown_block(query, drawn=False), float(query.w[0]), largest_norm(query.X)
         n = len(shown.rows) - int(shown.held[0])
-        if not (0.0 <= w <= self._heaviest and np.isfinite(norm)):
+        if not (0.0 <= w <= self._heaviest and np.isfinite(norm) and (shown.gains >= 0.0).all()):
             return False
         self.learn_shown(query.X[shown.rows[:n]], shown.places[:n], shown.gains[:n], w)
         row[:] = 0.0, np.nan, 0.0, 0.0, 0.0, w, query.n_documents, norm, 0.0, True
@@ -175,21 +182,20 @@ class ClickTrees(BoostedRanker):
         kernels.to_bins(X, -REACH, WIDTH, N_BINS, bins)
         return bins
 
-    def _slide(self) -> None:
-        super()._slide()
-        self._clicks = (np.concatenate(self._clicks)[-len(self._scores[0]) :],)
+    def _fractions(self, gains: np.ndarray) -> np.ndarray:
+        """Gains as fractions of the largest so far."""
+        return np.minimum(gains, self._largest) / (self._largest or 1.0)
 
     @property
     def _share(self) -> float:
         return min(1.0, max(_COLUMNS, _FEWEST / max(1, self._n_features)))
 
-    @property
-    def _most_trees(self) -> int:
-        return math.ceil(min(_MOST_TREES, _FADED / self.decay)) if self.decay else _MOST_TREES
-
     def _growth(self, rng: np.random.Generator) -> Growth:
         levels = self.depth if self._n_grown % _STUMP else 1
-        return _ClickGrowth(self, rng, levels)
+        # Not a method: a growth must not keep its ranker alive.
+        residuals = functools.partial(_residuals, self._fractions(self._clicks[0]), self._positions)
+        pages = self._bins[: self._n_pages]
+        return Growth(pages, self._lengths, self._chances, self.depth, rng, self._share, levels, residuals)
 
     def _finish(self, growth: Growth) -> None:
         super()._finish(growth)
@@ -197,7 +203,7 @@ class ClickTrees(BoostedRanker):
 
     def _moved(self, growth: Growth) -> np.ndarray:
         """h after a step of Newton's method, on the window."""
-        clicks, places = self._clicks[0] / self._largest, self._grades[0]
+        clicks, places = self._fractions(self._clicks[0]), self._grades[0]
         weights = np.repeat(self._query_weights[0], self._lengths)
         chances = chance_of(self._scores[0], self._positions[places])
         pushes = np.bincount(places, weights * (clicks - chances), MOST_POSITIONS)
@@ -206,32 +212,18 @@ class ClickTrees(BoostedRanker):
             pushes, curves = pushes.sum(), curves.sum()
         return np.clip(self._positions + np.clip(pushes / (curves + 1.0), -1.0, 1.0), -_FARTHEST, _FARTHEST)
 
-    def _check_state(self) -> None:
-        super()._check_state()
-        if [*map(len, self._clicks)] != [*map(len, self._scores)]:
-            raise ValueError("the clicks of the window are of other documents")
-        if max((int(places.max(initial=0)) for places in self._grades), default=0) >= MOST_POSITIONS:
-            raise ValueError(f"a position of the window is not below {MOST_POSITIONS}")
-        if not self._largest and any(clicks.any() for clicks in self._clicks):
-            raise ValueError("the largest gain is 0, but there are clicks")
 
-
-class _ClickGrowth(Growth):
-    """A tree that grows from the residuals of clicks."""
-
-    def __init__(self, trees: ClickTrees, rng: np.random.Generator, levels: int) -> None:
-        pages, lengths = trees._bins[: trees._n_pages], trees._lengths
-        super().__init__(pages, lengths, trees._chances, trees.depth, rng, trees._share, levels)
-        self.clicks, self.positions = trees._clicks[0] / (trees._largest or 1.0), trees._positions
-
-    def fill(self, first: int, stop: int, scores: np.ndarray, grades: np.ndarray, weights: np.ndarray) -> None:
-        """As for every tree."""
-        a, b = self.offsets[[first, stop]]
-        chances = chance_of(scores[a:b], self.positions[grades[a:b]])
-        own = np.repeat(weights[first:stop] * self.used[first:stop], np.diff(self.offsets[first : stop + 1]))
-        self.gh[a:b, 0] = own * (self.clicks[a:b] - chances)
-        self.gh[a:b, 1] = own * chances * (1.0 - chances)
-        self.gh[a:b, 2], self.gh[a:b, 3] = 1.0, 0.0
+def _residuals(
+    clicks: np.ndarray, positions: np.ndarray, scores: np.ndarray, places: np.ndarray, weights: np.ndarray,
+    offsets: np.ndarray, used: np.ndarray, first: int, stop: int, gh: np.ndarray,
+) -> None:  # fmt: skip
+    """Fill `gh` for the queries first..stop, as `kernels.residuals` does: residuals of clicks, with their variances."""
+    a, b = offsets[[first, stop]]
+    chances = chance_of(scores[a:b], positions[places[a:b]])
+    own = np.repeat(weights[first:stop] * used[first:stop], np.diff(offsets[first : stop + 1]))
+    gh[a:b, 0] = own * (clicks[a:b] - chances)
+    gh[a:b, 1] = own * chances * (1.0 - chances)
+    gh[a:b, 2], gh[a:b, 3] = 1.0, 0.0
 
 
 def chance_of(scores: np.ndarray, positions: np.ndarray) -> np.ndarray:

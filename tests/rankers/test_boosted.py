@@ -94,7 +94,7 @@ def test_every_tree_equals_plain_loops(monkeypatch, page):
     """Compared with a slow ranker: the same draws, trees by trying every split, scores by adding tree after tree."""
     monkeypatch.setattr(growing, "_PAGE", page)
     monkeypatch.setattr(growing, "_LEAST_DOCUMENTS", 4)
-    monkeypatch.setattr(growing, "_COLUMNS", 0.5)
+    monkeypatch.setattr(BoostedRanker, "_share", 0.5)
     monkeypatch.setattr(boosted, "_REMEMBERED", 4)
     model = BoostedRanker(depth=2, window=10, rate=3.0, decay=0.1, learning_rate=0.5, seed=7)
     window, trees, due = [], [], 8.0
@@ -262,14 +262,14 @@ def test_the_window_is_bounded_in_queries_and_bytes(monkeypatch):
     assert len(pages) > 3
     np.testing.assert_array_equal(np.concatenate(pages), declared_state(model).bins[0])
     assert len(declared_state(model).scores) <= 1 + 300 / 50
-    monkeypatch.setattr(boosted, "_MAX_BYTES", 600)
+    monkeypatch.setattr(BoostedRanker, "_most_bytes", 600)
     model = taught(60, window=40)
     assert 100 - 20 < len(declared_state(model).grades[0]) <= 100
     assert len(declared_state(model).grades) <= 2
 
 
 def test_old_trees_go(monkeypatch):
-    monkeypatch.setattr(boosted, "_MAX_TREES", 10)
+    monkeypatch.setattr(BoostedRanker, "_max_trees", 10)
     model = taught(60)
     assert model.n_trees == 10
     assert declared_state(model).n_grown > 100

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from online_rank import ClickBlendRanker
+from online_rank.base.schema import check_object
 from online_rank.feedback import Impression
 from online_rank.query.sparse import from_scipy
 from online_rank.rankers.click_trees import ClickTrees, chance_of
@@ -73,6 +74,40 @@ def test_lists_without_clicks_are_kept_and_grow_no_trees():
         trees.learn_one(x, Impression(range(len(x))).clicked([]))
     assert trees.n_trees == 0
     assert sum(map(len, trees._clicks)) == 300
+
+
+def test_a_copy_grows_the_same_tree_after_the_largest_gain_has_risen():
+    trees = taught(ClickTrees(rate=20.0), 200)
+    X = lists(100, seed=1)[0]
+    for x in X:
+        trees.learn_one(x, Impression(range(len(x))).clicked([0]))
+        if trees._pace:
+            break
+    trees.learn_one(x, Impression(range(len(x))).clicked({0: 3.0}))
+    assert trees._pace
+    twin = from_bytes(to_bytes(trees))
+    for model in (trees, twin):
+        while model._pace:
+            model.learn_one(x, Impression(range(4)).clicked([0]))
+    assert to_bytes(twin) == to_bytes(trees)
+
+
+def test_clicks_of_other_documents_and_positions_that_do_not_exist_are_no_model():
+    trees = taught(ClickTrees(), 30)
+    whole = to_bytes(trees)
+    assert to_bytes(from_bytes(whole)) == whole
+    for name, wrong in (("_clicks", trees._clicks[0][1:]), ("_grades", trees._grades[0] + 100)):
+        right = getattr(trees, name)
+        setattr(trees, name, (wrong, *right[1:]))
+        with pytest.raises(ValueError, match=r"window|_grades"):
+            check_object(trees, "trees")
+        setattr(trees, name, right)
+
+
+@pytest.mark.parametrize("make", [ClickTrees, ClickBlendRanker])
+def test_negative_grades_are_refused(make):
+    with pytest.raises(ValueError, match="grade"):
+        make().learn_one([[0.0], [1.0]], [0, -1])
 
 
 def test_given_examination_stays_as_it_is_and_one_constant_is_learned():
