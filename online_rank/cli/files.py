@@ -32,7 +32,7 @@ def load_model(path: str) -> Any:
 
 
 def _is_archive(path: str) -> bool:
-    """Whether a file begins as those of `online_rank.save` do."""
+    """Whether a file begins as files of `online_rank.save` do."""
     with open(path, "rb") as file:
         return file.read(4) == b"PK\3\4"
 

@@ -16,10 +16,11 @@ def to_json(model: Any, *, name: str = "online_rank", names: Names = None) -> di
     of the kind "InQuery" need all documents of a query. Columns whose number is not in `categories` have the value of the
     feature, or NaN if it is missing; where nothing gives NaN a value, it is 0. `categories` has, for each category, pairs
     [level, number of its column], which is 1 in documents that have the level and 0 in others; the level null is for all
-    others. `context` has the same for entries of the query's context, and the columns of its numbers. `vectors` has, for
-    each vector, how its columns are made: a column is (M' u) d / |d|, with the matrix M, the vector u of the query, scaled
-    to length 1, and d of the document. "linear" has one row, and a value only if the query has no vector; the others only
-    if it has one. All others are missing.
+    others. `context` has the same for entries of the query's context, and the columns of its numbers.
+
+    `vectors` has, for each vector, how its columns are made: a column is the product of M' u and d, over the length of d, with
+    the matrix M, the vector u of the query, scaled to length 1, and d of the document. "linear" has one row, and a value only
+    if the query has no vector; the others only if it has one. All others are missing.
 
     Parameters
     ----------

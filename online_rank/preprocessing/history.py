@@ -218,7 +218,10 @@ class History(KeyTable):
         rows, weights, gains = self._shown(query)
         if w > 0.0:
             counted = (weights > 0.0) | (gains > 0.0)
-            amounts = w * np.stack([weights[counted], gains[counted]], axis=1)
+            with np.errstate(over="ignore"):
+                amounts = w * np.stack([weights[counted], gains[counted]], axis=1)
+            if not np.isfinite(amounts).all():
+                raise ValueError(f"w is {w}: its product with the largest gain, {gains.max()}, is infinite")
             self._add([keys[i] for i in rows[counted].tolist()], amounts, at)
 
     def _shown(self, query: Block) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

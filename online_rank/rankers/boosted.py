@@ -137,7 +137,7 @@ class BoostedRanker(Ranker):
     _most_bytes = _MAX_BYTES
     #: The most trees, and whether those that have faded are dropped also without a `longest_gap`.
     _max_trees, _always_forgets = _MAX_TREES, False
-    #: What the window has of each document, besides its bins.
+    #: What the window has of each document, except its bins.
     _of_documents: tuple[str, ...] = ("_grades", "_scores")
     #: The largest gain so far, where gains are learned as fractions of it: a tree is grown again when it rises.
     _largest = 0.0

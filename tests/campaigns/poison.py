@@ -30,11 +30,11 @@ def _send(service: RankingService, **fields: Any) -> Any:
 def least_names(level: float) -> int:
     """Fewest votes that promote a challenger, whoever gives them: all are for it, and each is of another name.
 
-    Nothing protects against invented names, but no interval that holds at all times excludes 0 before that many losses
+    Nothing protects against invented names, but no limit that holds at all times is above 0 before that many losses
     (`online_rank.intervals`).
     """
     account = PairedLosses(["serving", "challenger"])
-    while not account.better(level):
+    while not account.n or account.difference("challenger", "serving", level=2.0 * level - 1.0).lower <= 0.0:
         account.update({"serving": 1.0, "challenger": 0.0})
     return account.n
 

@@ -383,9 +383,9 @@ def test_readings_of_a_life_are_compared_with_their_median():
 
 @pytest.mark.slow
 def test_no_challenger_is_promoted_by_fewer_votes_than_its_interval_needs():
-    assert poison.least_names(0.95) == 12
+    assert poison.least_names(0.95) == 10
     assert poison.least_names(0.999) > 12
-    assert poison.votes(1).counts == {"votes_of_one_name": 150, "names_that_promoted": 12}
+    assert poison.votes(1).counts == {"votes_of_one_name": 150, "names_that_promoted": 10}
 
 
 @pytest.mark.slow

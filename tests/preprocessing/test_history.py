@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from online_rank import (
     AdditiveRanker,
     BlendRanker,
+    ClickRidge,
     Clicks,
     History,
     Impression,
@@ -416,6 +417,19 @@ def test_progressive_evaluation_passes_times():
     model = History("brand", half_life="1h") | AdditiveRanker()
     evaluate.progressive(lessons, model, "ndcg@10", progress=False)
     assert model["History"]._at == 4e3
+
+
+def test_a_weight_whose_product_with_a_gain_is_infinite_is_refused():
+    """The sums became infinite, and all rates NaN from then on, with a warning of NumPy alone."""
+    model, query, shown = (
+        History("document", half_life=10) | ClickRidge(),
+        {"a": {"x": 1}, "b": {"x": 2}},
+        Impression(("a", "b")),
+    )
+    with pytest.raises(ValueError, match="its product with the largest gain, 1e\\+200, is infinite"):
+        model.learn_one(query, shown.clicked({"a": 1e200}), w=1e200)
+    model.learn_one(query, shown.clicked(["a"]))
+    assert np.isfinite(features(model["History"], query)).all()
 
 
 def test_runs_pass_through():
