@@ -46,6 +46,10 @@ class GradeWeights:
         self._measure = measure
         self._known: dict[tuple[int, ...], np.ndarray] = {}
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What was computed is no state: a copy computes it again."""
+        return {"_measure": self._measure, "_known": {}}
+
     def __call__(self, grades: np.ndarray) -> np.ndarray:
         """W (L, L) of the L different grades of a query, in rising order; 0 on and above the diagonal.
 
