@@ -10,7 +10,7 @@ import numpy as np
 from online_rank import arguments
 from online_rank.limits import MAX_DIMENSIONS
 
-__all__ = ["LENIENT", "VectorsMet", "as_vector", "checked_dimensions", "is_vector", "lenient", "stacked", "without_vectors"]
+__all__ = ["LENIENT", "VectorsMet", "as_vector", "checked_dimensions", "is_vector", "stacked", "without_vectors"]
 
 #: Whether a vector of another length than those learned is missing, and counted, as in a service; otherwise it is an error.
 LENIENT: contextvars.ContextVar[bool] = contextvars.ContextVar("LENIENT", default=False)
@@ -20,21 +20,6 @@ _ONE = (list, tuple)
 
 class VectorsMet(TypeError):
     """A feature is a vector, and the reader takes numbers, texts, booleans and times."""
-
-
-def lenient() -> contextvars.Context:
-    """A context in which vectors of other lengths than those learned are missing, and counted (`LENIENT`).
-
-    It ends with the context, also after an exception: what the process learns next is checked as before.
-
-    Examples
-    --------
-    >>> lenient().run(LENIENT.get), LENIENT.get()
-    (True, False)
-    """
-    within = contextvars.copy_context()
-    within.run(LENIENT.set, True)
-    return within
 
 
 def is_vector(value: Any) -> bool:

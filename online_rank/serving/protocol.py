@@ -18,6 +18,7 @@ window ends, from all that was given until then.
 """
 
 import contextlib
+import contextvars
 import copy
 import math
 from collections.abc import Collection
@@ -30,7 +31,7 @@ from online_rank.base import ranker_of
 from online_rank.base.growth import growth_limited
 from online_rank.base.undo import all_or_nothing
 from online_rank.limits import MAX_COUNT, is_integer
-from online_rank.query.embeddings import lenient
+from online_rank.query.embeddings import LENIENT
 from online_rank.query.times import seconds_of_time
 from online_rank.serving import learning, messages, queries, ranking, windows
 from online_rank.serving.challenge import drawn_around
@@ -107,7 +108,7 @@ class RankingService(ServiceState):
             Whether each request to rank counts as one that says `"greedy": true`.
         """
         # One client must not decide how long everybody's vectors are.
-        return lenient().run(self._handle, request, line, at, kinds, greedy)
+        return _lenient().run(self._handle, request, line, at, kinds, greedy)
 
     def _handle(self, request: bytes, line: int, at: float | None, kinds: Collection[str] | None, greedy: bool) -> Reply:
         known: dict[str, Any] = {}
@@ -144,7 +145,7 @@ class RankingService(ServiceState):
         with all_or_nothing(self) as changes:
             self._count(None)
             self._pending.advance(changes, at)
-        return lenient().run(windows.with_what_follows, self, reply)
+        return _lenient().run(windows.with_what_follows, self, reply)
 
     def answer_again(self, request: bytes) -> Reply:
         """Answer a request that was handled before, as far as possible; nothing changes.
@@ -224,7 +225,7 @@ class RankingService(ServiceState):
     def replay(self, fields: list[Any], number: int | None, waiting: Any, feedback: bytes) -> None:
         """Repeat the change of an `Outcome`."""
         # What was accepted before is accepted again.
-        growth_limited(math.inf).run(lenient).run(self._replay, fields, number, waiting, feedback)
+        growth_limited(math.inf).run(_lenient).run(self._replay, fields, number, waiting, feedback)
 
     def _replay(self, fields: list[Any], number: int | None, waiting: Any, feedback: bytes) -> None:
         kind, *rest = fields
@@ -330,6 +331,16 @@ class RankingService(ServiceState):
                 f"ts is {ts}, {own - latest:,.0f} seconds ahead of the clock; {self.clock_skew:g} are accepted (--clock-skew)"
             )
         return own, min(own, latest)
+
+
+def _lenient() -> contextvars.Context:
+    """A context in which vectors of other lengths than those learned are missing, and counted.
+
+    It ends with the context, also after an exception: what the process learns next is checked as before.
+    """
+    within = contextvars.copy_context()
+    within.run(LENIENT.set, True)
+    return within
 
 
 def other_kind(message: Any, kinds: Collection[str] | None) -> str:
