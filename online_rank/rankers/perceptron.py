@@ -1,5 +1,6 @@
 """The perceptron for ranking."""
 
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -28,9 +29,10 @@ _LOSS, _WEIGHT, _V_MAX, _N_DOCUMENTS, _LARGEST_NORM = map(
     Round._fields.index, ("loss", "weight", "v_max", "n_documents", "largest_norm")
 )
 
-#: A pair in the wrong order as a query: grades, offsets, scores that decide, and the loss of NDCG.
+#: A pair in the wrong order as a query: grades, offsets, scores that decide, and the loss of NDCG (written out: to compute it would
+#: compile a kernel at import).
 _PAIR, _PAIR_OFFSETS, _PAIR_SCORES = np.array([1, 0]), np.array([0, 2]), np.array([0.0, 1.0])
-_OF_A_PAIR = _BASE.loss([0.0, 1.0], [1, 0])
+_OF_A_PAIR = 1.0 - 1.0 / math.log2(3.0)
 
 #: The updates are not added up.
 _NOT_GAINED = np.empty(0)

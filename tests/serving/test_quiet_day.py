@@ -9,6 +9,7 @@ import pytest
 
 from online_rank import AdditiveRanker, ClickCurves, SwapRanker
 from online_rank.serving import FeedbackPlan, RankingService
+from online_rank.serving import clock as clock_module
 from online_rank.serving import inputs as inputs_module
 from online_rank.serving.challenge import from_today
 from tests.serving.test_alerts import RULES
@@ -19,6 +20,15 @@ needs_promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="th
 MINUTES, QUERIES, BREAKS = 150, 5, 60
 #: What depends on the machine that runs the test.
 OF_MACHINE = ("latency_seconds", "event_loop_delay", "process_", "python_")
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A function that sets how many seconds the clock of the services is ahead of the machine's."""
+    ahead, monotonic, system = [0.0], clock_module._monotonic, clock_module._system
+    monkeypatch.setattr(clock_module, "_monotonic", lambda: monotonic() + ahead[0])
+    monkeypatch.setattr(clock_module, "_system", lambda: system() + ahead[0])
+    return lambda seconds: ahead.__setitem__(0, seconds)
 
 
 def document(rng):
@@ -62,7 +72,7 @@ FAULTS = {
 }
 
 
-def scraped(mode, change):
+def scraped(mode, change, clock):
     """What each minute's scrape of the learner and of a reader has: {series: values}."""
     rng, found = np.random.default_rng(1), {}
 
@@ -78,6 +88,7 @@ def scraped(mode, change):
     async def scenario(learner, link, *readers):
         ranks = readers[0] if mode == "readers" else learner
         for minute in range(MINUTES):
+            clock(60.0 * minute)
             for i in range(QUERIES):
                 docs = {d: document(rng) for d in "abcd"}
                 if mode == "clicks":
@@ -126,13 +137,13 @@ def every_query(monkeypatch):
 @needs_promtool
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", MAKE)
-def test_no_alarm_on_a_quiet_day(mode, tmp_path):
-    assert firing(scraped(mode, lambda docs: docs), tmp_path) == set()
+def test_no_alarm_on_a_quiet_day(mode, clock, tmp_path):
+    assert firing(scraped(mode, lambda docs: docs, clock), tmp_path) == set()
 
 
 @needs_promtool
 @pytest.mark.slow
 @pytest.mark.parametrize(("mode", "fault"), FAULTS)
-def test_a_broken_input_raises_its_alarm_and_no_other(mode, fault, tmp_path):
+def test_a_broken_input_raises_its_alarm_and_no_other(mode, fault, clock, tmp_path):
     change, alarm = FAULTS[mode, fault]
-    assert firing(scraped(mode, change), tmp_path) == {alarm}
+    assert firing(scraped(mode, change, clock), tmp_path) == {alarm}
