@@ -282,7 +282,9 @@ class ClickCurves(CurvedRanker):
         """Give features and words their columns, as far as there is room: features first, ramps last."""
         taken = self._taken.copy()
         numbers = np.array([not is_level(name) for name in own_names(self)], dtype=bool)
-        lacked = np.isnan(X[shown]).any(axis=0)
+        # Missing in all documents it tells them apart as little as a feature that nobody has met.
+        missing = np.isnan(X[shown])
+        lacked = missing.any(axis=0) & ~missing.all(axis=0)
         n = first = self._ridge.n_features
         for columns, which, left in (
             (slice(_LINE, _RANK), np.ones(len(taken), dtype=bool), 0),
