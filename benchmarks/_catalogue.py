@@ -68,6 +68,7 @@ CATALOGUE: dict[str, list[Entry]] = {
         _STATEMENTS._replace(title="What certificates say without"),
         _STATEMENTS._replace(title="What blends serve"),
         _STATEMENTS._replace(title="What an `AdditiveRanker` serves"),
+        Entry("What curves with trees serve", "0 to the number of streams", "4 minutes"),
         Entry("What is known before a run", "0, the first order of the files", "1 minute"),
         Entry("Why no regret", "0 and 1", "3 minutes"),
         _STATEMENTS._replace(title="Coverage of paired"),

@@ -49,6 +49,18 @@ def test_what_a_statement_names_exists(number, names, script, test):
     assert f"\ndef {function}(" in (ROOT / file).read_text()
 
 
+@pytest.mark.parametrize("script", sorted({script for _, _, script, _ in CHECKED}))
+def test_the_command_of_a_statement_has_a_page(script):
+    pages = "".join(path.read_text() for path in (ROOT / "benchmarks" / "results").glob("*.md"))
+    module, *chosen = script.split()
+    if module != "benchmarks.bounds":
+        assert f"python -m {script}" in pages
+        return
+    headings = {section.__name__: section.__doc__ for section in importlib.import_module(module).SECTIONS}
+    for name in chosen:
+        assert f"\n## {headings[name]}\n" in pages, name
+
+
 def test_figures_are_on_the_pages():
     assert len(FIGURES) > 10
     for figure, page in FIGURES:
