@@ -10,8 +10,8 @@ with ties broken pessimistically. A round with RML_t > 0 puts weights a_ij >= 0 
 .. math:: w_{t+1} = w_t + z_t, \quad z_t = \sum_{ij} a_{ij} (x_i - x_j), \quad V_t = \sum_{ij} a_{ij}.
 
 V_t is the *mass* of the round, RML_t <= V_t <= B. A pair is *violated* if y_i > y_j and s_j >= s_i - tau_t; tau_t is 0 for the
-pure rule, otherwise beta Q / V over the previous rounds, at most 4 beta B R_X^2. V is the sum of the V_t, and Q the sum of the
-||z_t||^2 + 2 tau_t V_t; labels of measured forms write Q out. R_X is the largest norm of a document, m the largest number of
+pure rule; with a margin it is beta Q / V over the previous rounds, at most 4 beta B R_X^2. V is the sum of the V_t, and Q the
+sum of the ||z_t||^2 + 2 tau_t V_t; certificates print Q. R_X is the largest norm of a document, m the largest number of
 documents, v_max the largest ratio of two positive weights v_i of the surrogate f_t (SLAM; 0 in a round without a loss). All
 norms are l2. A *comparator* is any weight vector u; its losses are
 

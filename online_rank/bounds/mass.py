@@ -78,8 +78,8 @@ def mass_hindsight_bound(*, comparator_loss: float, inner_product: float) -> flo
     comparator_loss
         F(u).
     inner_product
-        <u, w_{T+1}>, where w_{T+1} is the sum of all updates: the last of the weights that learn, less the initial weights of
-        the run, and with what a cap of their norm has removed; over restarts and machines the sum of the updates of all.
+        <u, w_{T+1}>, where w_{T+1} is the sum of all updates, over restarts and on all machines. The weights that learn differ
+        from it by their initial weights, and by the parts that a cap of their norm has removed.
 
     Examples
     --------
