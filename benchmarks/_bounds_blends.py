@@ -100,7 +100,7 @@ def before() -> str:
     note = (
         "`AdditiveRanker()`, one pass. *Allowed before*: by the number of queries alone, in expectation over the draws, for "
         "the candidate of the curves with the least prior: `blend_closed_bound` with W = T / 4, of the blend of the curves and "
-        "of the blend with trees together. A candidate is drawn once G exceeds 1."
+        "of the blend with trees together. Candidates are drawn once G_m exceeds 1."
     )
     return f"{table(header, rows)}\n\n{note}"
 

@@ -142,7 +142,7 @@ def hedging() -> str:
     rows = [
         path.row("served <= min(L(c) + ln(1/pi(c)) / eta) + Delta + G, at all times"),
         closed.row("served <= L* + ln N / eta + 2 sqrt(2 (e - 2) W ln N) + b + 5/4 + luck"),
-        gaps.row("G <= b + 1"),
+        gaps.row("G_m <= b + 1"),
     ]
     return table(HEADER, rows)
 
