@@ -76,10 +76,32 @@ def evaluated(label, terms):
     return eval(" ".join(code), {"math": math})
 
 
+def assert_measurements_agree(flat, terms, lines):
+    """The lines above the bounds that follow from others: regret, F(u) / V, the limit without a comparator, the duality gap."""
+    if found := re.search(rf"regret ({_NUMBER}): the loss less L\*; the first bound allows ({_NUMBER})", flat):
+        least = number(re.search(rf"L\* = ({_NUMBER})", flat)[1])
+        rounded = 2e-3 * (1.0 + number(found[1]))
+        assert number(found[1]) == pytest.approx(terms["loss"] - least, abs=rounded)
+        assert number(found[2]) == pytest.approx(lines[0][1] - least, abs=rounded)
+    mass = re.search(rf"mass V ({_NUMBER})", flat)
+    if mass and (found := re.search(rf"F\(u\) / V ({_NUMBER})", flat)):
+        assert number(found[1]) == pytest.approx(terms["F(u)"] / number(mass[1]), rel=1e-3)
+    limit = re.search(rf"below 1 - ({_NUMBER}) U on these pairs, none a margin above ({_NUMBER})", flat)
+    if limit is not None:
+        assert limit[1] == limit[2].rstrip(",.")
+    if found := re.search(rf"duality gap ({_NUMBER}): ", flat):
+        w = number(limit[1]) * number(mass[1])
+        wanted = max(0.0, terms["F(u)"] + terms["||u||"] * w - number(mass[1]))
+        assert number(found[1]) == pytest.approx(wanted, rel=2e-3, abs=2e-3 * terms["||u||"] * w)
+    if found := re.search(rf" lost ({_NUMBER}), so the loss is at most ({_NUMBER})", flat):
+        assert number(found[1]) < number(found[2])
+
+
 def assert_lines_are_their_labels(certificate, n_lines):
     text = str(certificate)
     terms, lines = printed_terms(text), printed_bounds(text)
     assert len(lines) == n_lines, text
+    assert_measurements_agree(re.sub(r"\s+", " ", text), terms, lines)
     for label, value, slack in lines:
         assert value == pytest.approx(evaluated(label, terms), rel=2e-5), label
         assert slack == pytest.approx(value - terms["loss"], abs=2e-5 * (abs(value) + terms["loss"]))
