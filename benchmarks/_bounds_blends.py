@@ -46,7 +46,7 @@ def queries_of(X: np.ndarray, y: np.ndarray, qid: np.ndarray) -> list[tuple[np.n
 
 
 def blends() -> str:
-    """The loss that blends served, the best fixed blend in hindsight, and what the certificate allows (section 18)."""
+    """The loss that blends served, the best fixed blend in hindsight, and what the certificate allows (statement 7)."""
     rows = [_told(name, orders) for name, orders in streams().items()]
     return f"`BlendRanker()`, one pass in some orders:\n\n{table(_HEADER, rows)}\n\nCertified is what `certificate_of` says."
 
@@ -100,7 +100,7 @@ def before() -> str:
     note = (
         "`AdditiveRanker()`, one pass. *Allowed before*: by the number of queries alone, in expectation over the draws, for "
         "the candidate of the curves with the least prior: `blend_closed_bound` with W = T / 4, of the blend of the curves and "
-        "of the blend with trees together. A candidate is drawn once G exceeds 1."
+        "of the blend with trees together. Candidates are drawn once G_m exceeds 1."
     )
     return f"{table(header, rows)}\n\n{note}"
 
@@ -137,7 +137,7 @@ def counterexample_of_blends(n: int = 2000) -> str:
 
 
 def pairs() -> str:
-    """Paired intervals on MQ2008 compared with intervals of two single losses, and what an interval costs (section 20)."""
+    """Paired intervals on MQ2008 compared with intervals of two single losses, and what an interval costs (statement 12)."""
     rows = []
     for folder in known_folders(MQ2008):
         queries = queries_of(*shuffled(read(*mq2008_parts(folder)).all(), 0))
@@ -168,7 +168,7 @@ def pairs() -> str:
 
 
 def tightness() -> str:
-    """What certificates say of the default perceptron on real data: V, the limits, and two comparators (section 17)."""
+    """What certificates say of the default perceptron on real data: V, the limits, and two comparators (statement 3)."""
     rows = []
     for folder in known_folders(MQ2008, LIGHTGBM):
         block = read(*mq2008_parts(folder)).all() if folder.name == MQ2008 else next(folds(folder)).train

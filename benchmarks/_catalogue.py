@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-__all__ = ["CATALOGUE", "Entry", "entry"]
+__all__ = ["CATALOGUE", "Entry", "entry", "since"]
 
 
 class Entry(NamedTuple):
@@ -68,6 +68,7 @@ CATALOGUE: dict[str, list[Entry]] = {
         _STATEMENTS._replace(title="What certificates say without"),
         _STATEMENTS._replace(title="What blends serve"),
         _STATEMENTS._replace(title="What an `AdditiveRanker` serves"),
+        Entry("What curves with trees serve", "0 to the number of streams", "4 minutes"),
         Entry("What is known before a run", "0, the first order of the files", "1 minute"),
         Entry("Why no regret", "0 and 1", "3 minutes"),
         _STATEMENTS._replace(title="Coverage of paired"),
@@ -215,6 +216,25 @@ CATALOGUE: dict[str, list[Entry]] = {
     "weblike": [Entry("", "0 to 3; 0 and 1 for 4,000 queries", "15 minutes")],
     "year": [Entry("", "1000 + the day, 1 for the world", "2 hours", reason="hours of training, night by night")],
 }
+
+
+class Changed(NamedTuple):
+    """A model that was another one before a day."""
+
+    row: str
+    day: str
+    then: str
+
+
+CHANGED = (
+    Changed("AdditiveRanker()", "2026-11-28", "`AdditiveRanker()` had curves alone then."),
+    Changed("PerceptronRanker()", "2026-11-26", "`PerceptronRanker()` was `PerceptronRanker(half_life=None)` then."),
+)
+
+
+def since(tables: str, day: str) -> str:
+    """What tables that were measured on a day have to say of their rows: which models were others then."""
+    return "".join(f" {each.then}" for each in CHANGED if each.row in tables and day < each.day)
 
 
 def entry(page: str, title: str) -> Entry:

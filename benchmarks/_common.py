@@ -8,6 +8,7 @@ import os
 import platform
 import re
 import shlex
+import subprocess
 import sys
 import tempfile
 import time
@@ -45,8 +46,21 @@ def environment(*packages: str) -> str:
     return f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}, {versions}"
 
 
+def commit(root: Path = ROOT) -> str:
+    """The commit that is checked out in a folder; with a + where files other than results were changed since."""
+
+    def git(*arguments: str) -> str:
+        return subprocess.run(["git", *arguments], cwd=root, check=True, capture_output=True, text=True).stdout.strip()
+
+    try:
+        changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!benchmarks/results")
+        return git("rev-parse", "--short=7", "HEAD") + "+" * bool(changed)
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
 def save(name: str, markdown: str, *, part: bool = False) -> None:
-    """Print a result and write it, with command, date and machine, to `benchmarks/results/NAME.md`.
+    """Print a result and write it, with command, date, commit and machine, to `benchmarks/results/NAME.md`.
 
     Where only a part of the benchmark was run, its sections (`## ...`) take the place of those that the page has under the same
     headings, each with its own command and date, and all others stay.
@@ -57,7 +71,7 @@ def save(name: str, markdown: str, *, part: bool = False) -> None:
     ran = getattr(getattr(sys.modules["__main__"], "__spec__", None), "name", "")
     module = ran if ran.startswith("benchmarks.") else f"benchmarks.{name}"
     command = shlex.join(["python", "-m", module, *sys.argv[1:]])
-    lines = f"`{command}`\n\nMeasured on {datetime.date.today().isoformat()}: {environment()}.\n"
+    lines = f"`{command}`\n\nMeasured on {datetime.date.today().isoformat()} at {commit()}: {environment()}.\n"
     duration = took()
 
     def measured(title: str) -> str:

@@ -2,12 +2,11 @@
 
 import argparse
 import json
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks._common import ROOT, add_earlier, seconds_so_far
+from benchmarks._common import add_earlier, commit, seconds_so_far
 
 
 class Kept:
@@ -64,16 +63,3 @@ class Kept:
 def add_keep(options: argparse.ArgumentParser) -> None:
     """The option `--keep FILE`."""
     options.add_argument("--keep", type=Path, metavar="FILE", help="keep measurements here, and continue from them")
-
-
-def commit(root: Path = ROOT) -> str:
-    """The commit that is checked out in a folder; with a + where files other than results were changed since."""
-
-    def git(*arguments: str) -> str:
-        return subprocess.run(["git", *arguments], cwd=root, check=True, capture_output=True, text=True).stdout.strip()
-
-    try:
-        changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!benchmarks/results")
-        return git("rev-parse", "--short=7", "HEAD") + "+" * bool(changed)
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"

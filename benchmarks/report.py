@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks._again import Compared, check_page, unsaid
-from benchmarks._catalogue import entry
+from benchmarks._catalogue import entry, since
 from benchmarks._common import RESULTS, ROOT, parser, table
 
 README, PAPERS = ROOT / "README.md", ROOT / "docs" / "papers.md"
@@ -41,7 +41,7 @@ PAGES = {
 _BLOCK = re.compile(r"<!-- begin (?P<name>\w+)(?: (?P<number>\w+))? -->\n.*?<!-- end (?P=name) -->", re.DOTALL)
 _TABLE = re.compile(r"(?:^\|.*\n)+", re.MULTILINE)
 _COMMAND = re.compile(r"^`python -m .*`$", re.MULTILINE)
-_MEASURED = re.compile(r"^Measured on (\d{4}-\d\d-\d\d): (.*)\.$", re.MULTILINE)
+_MEASURED = re.compile(r"^Measured on ((\d{4}-\d\d-\d\d)(?: at \w+\+?)?): (.*)\.$", re.MULTILINE)
 
 
 class Part(NamedTuple):
@@ -219,7 +219,7 @@ def block(name: str, which: int | str = 1, results: Path = RESULTS, linked: str 
     shown = Table.parsed(tables[number - 1]).part(name, SHOWN[name]) if name in SHOWN and number == 1 else None
     found = tables[number - 1] if shown is None else f"{table(*shown)}\n"
     source = f"`python -m benchmarks.{name}`, [in full]({linked}/{name}.md)"
-    return f"{found}\n{source}. Measured on {measured[1]}: {measured[2]}."
+    return f"{found}\n{source}. Measured on {measured[1]}: {measured[3]}.{since(found, measured[2])}"
 
 
 def _of_section(name: str, heading: str, results: Path, linked: str) -> str:
@@ -230,7 +230,8 @@ def _of_section(name: str, heading: str, results: Path, linked: str) -> str:
     tables, measured, commands = _TABLE.findall(section), _MEASURED.search(section), _COMMAND.findall(section)
     if not (tables and measured and commands):
         raise SystemExit(f"{path} has no table under {heading}: run python -m benchmarks.{name} --only {heading}")
-    return f"{tables[0]}\n{commands[-1]}, [in full]({linked}/{name}.md). Measured on {measured[1]}: {measured[2]}."
+    source = f"{commands[-1]}, [in full]({linked}/{name}.md)"
+    return f"{tables[0]}\n{source}. Measured on {measured[1]}: {measured[3]}.{since(tables[0], measured[2])}"
 
 
 class Headline(NamedTuple):
@@ -280,6 +281,10 @@ def headline(results: Path = RESULTS) -> str:
     ]
     served = _column("serving", 1, "requests a second", results)["/rank and /learn, journal on the disk"]
     linked = "benchmarks/results"
+    days = [
+        _MEASURED.search((results / f"{name}.md").read_text()) for name in ("quality", "online_peers", "year", "default_cost")
+    ]
+    last = max(day[2] for day in days if day)
     note = (
         "All with their defaults; differences ± standard error. MQ2008: held-out queries after one pass "
         f"([online learners]({linked}/online_peers.md); [LightGBM]({linked}/quality.md), its rounds chosen on validation "
@@ -287,7 +292,8 @@ def headline(results: Path = RESULTS) -> str:
         "what users want turns slowly and jumps twice, and LightGBM is retrained every night. "
         f"[Speed]({linked}/default_cost.md#next-to-other-libraries): one core, 120 documents with 136 raw features a query. "
         f"A [service]({linked}/serving.md) answered {served} requests a second, `/rank` and `/learn` with its journal on "
-        "the disk (2026-11-22, two cores, 32 connections, 20 documents with 46 features)."
+        "the disk (2026-11-22, two cores, 32 connections, 20 documents with 46 features). "
+        f"The table was measured on {last} and before.{since(HEADLINE[0].mq2008, last)}"
     )
     return f"{table(header, rows)}\n\n{textwrap.fill(note, 128, break_long_words=False, break_on_hyphens=False)}"
 
@@ -373,7 +379,9 @@ def counted(found: Compared) -> str:
 
 
 def described(name: str, page: str) -> str:
-    """A page that says, under each `Measured on`, the seeds, and about how long it takes where it does not know better."""
+    """A page that says, under each `Measured on`, the seeds, about how long it takes where it does not know better, and which
+    models have changed since.
+    """
     title, lines, told = "", page.splitlines(), list[str]()
     for line, below in zip(lines, [*lines[1:], ""], strict=True):
         if line.startswith(("# ", "## ")):
@@ -385,7 +393,14 @@ def described(name: str, page: str) -> str:
             told.append(f"Seeds: {known.seeds}. {line}")
         else:
             told.append(line)
-    return "\n".join(told).rstrip() + "\n"
+    return "".join(map(_with_changes, re.split(r"(?m)^(?=## )", "\n".join(told).rstrip() + "\n")))
+
+
+def _with_changes(section: str) -> str:
+    """A section whose line of seeds says which of its models were others when it was measured."""
+    measured = _MEASURED.search(section)
+    then = since("".join(_TABLE.findall(section)), measured[2]) if measured else ""
+    return re.sub(r"(?m)^(Seeds: .*?)(?: `\w+\(\)` (?:had|was) .* then\.)?$", lambda found: found[1] + then, section)
 
 
 def main() -> None:

@@ -100,24 +100,26 @@ def test_the_readme_leads_to_every_page_and_fits_a_page():
     assert text.count("\n") <= 150
 
 
-def rewrite():
-    """Run every example and write what it prints into its page (`python -m tests.test_docs`)."""
+def rewrite(*names):
+    """Run the examples of the named pages, or of all, and write what they print (`python -m tests.test_docs [PAGE ...]`)."""
 
     def run(match):
         with tempfile.TemporaryDirectory() as folder:
             printed = printed_by(match[1], match[2], together or folder)
         return f"```{match[1]}\n{match[2]}```\n\n```text\n{printed}```"
 
-    for page in PAGES:
+    for page in (page for page in PAGES if not names or page.name in names):
         with tempfile.TemporaryDirectory() as folder:
             together = folder if page in TUTORIALS else None
             page.write_text(EXAMPLE.sub(run, page.read_text()))
+    if names and "service.md" not in names:
+        return
     page = ROOT / "docs" / "service.md"
     page.write_text(re.sub(r"(?<=## Requests\n\n)(\|.*\n|\n(?=\| field))+", lambda _: guide(), page.read_text()))
 
 
 if __name__ == "__main__":
-    rewrite()
+    rewrite(*sys.argv[1:])
 
 
 def test_the_software_is_cited_alike_everywhere():

@@ -69,8 +69,8 @@ def learn_one(
         perceptron then learns from the mistakes of that ranking, and its loss is that ranking's. None stands for the scores
         that it gives now. Use it for late grades, served averages and stale copies.
     context
-        What is known of the query itself, `{name: value}`, where a step of a pipeline looks at it (`CrossFeatures`); a
-        ranker alone refuses it.
+        Facts about the query, `{name: value}`, if a step of a pipeline uses them (`CrossFeatures`); a
+        ranker alone refuses them.
     at
         The time of the query, in seconds or as a datetime: for steps with a half-life in seconds
         (`half_life="7d"`), and transformers of river with a window of time (`utils.TimeRolling`). All other models ignore it.
@@ -208,7 +208,7 @@ def show_one(
         Documents that are not shown. They, and those that are pinned, leave before the draw, so that its probabilities are
         exact. A list that is changed after the draw cannot be learned from.
     context
-        What is known of the query itself, where a step of a pipeline looks at it.
+        Facts about the query, if a step of a pipeline uses them.
     at
         Its time in seconds, where a step depends on it.
 
@@ -269,7 +269,7 @@ def rank_one(model: Any, x: Any, *, context: Any = None) -> list[Hashable]:
     x
         A query in any form.
     context
-        What is known of the query itself, where the model looks at it.
+        Facts about the query, if the model uses them.
 
     Returns
     -------

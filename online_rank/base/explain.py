@@ -112,7 +112,7 @@ def explain_one(model: Any, x: Any, a: Hashable, b: Hashable, *, context: Any = 
     a, b
         Two of its documents: ids if the query has them, otherwise positions.
     context, at
-        What is known of the query itself, and its time in seconds, where the model looks at them.
+        Facts about the query, and its time in seconds, if the model uses them.
 
     Raises
     ------

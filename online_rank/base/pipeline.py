@@ -128,7 +128,7 @@ class RankingPipeline(QueryStep, compose.Pipeline):
         n_shown
             Most documents and features to show.
         context
-            What is known of the query itself.
+            Facts about the query.
         at
             Its time in seconds, where a step depends on it.
 

@@ -93,7 +93,7 @@ class QueryTransformer(QueryStep, base.Transformer):
         y
             Its grades, used only by supervised transformers.
         context
-            What is known of the query itself, `{name: value}`, which few transformers look at.
+            Facts about the query, `{name: value}`, which few transformers use.
         at, t
             The time of the query, in seconds or as a datetime, which few transformers look at.
 

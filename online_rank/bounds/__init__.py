@@ -10,10 +10,10 @@ with ties broken pessimistically. A round with RML_t > 0 puts weights a_ij >= 0 
 .. math:: w_{t+1} = w_t + z_t, \quad z_t = \sum_{ij} a_{ij} (x_i - x_j), \quad V_t = \sum_{ij} a_{ij}.
 
 V_t is the *mass* of the round, RML_t <= V_t <= B. A pair is *violated* if y_i > y_j and s_j >= s_i - tau_t; tau_t is 0 for the
-pure rule, otherwise beta Q / V over the previous rounds, at most 4 beta B R_X^2. V is the sum of the V_t, and Q the sum of the
-||z_t||^2 + 2 tau_t V_t; labels of measured forms write Q out. R_X is the largest norm of a document, m the largest number of
-documents, v_max the largest ratio of two positive weights v_i of the surrogate f_t (SLAM; 0 in a round without a loss). All
-norms are l2. A *comparator* is any weight vector u; its losses are
+pure rule; with a margin it is beta S / V over the previous rounds, S the sum of the ||z_t||^2, at most 4 beta B R_X^2. V is the
+sum of the V_t, and Q the sum of the ||z_t||^2 + 2 tau_t V_t; certificates print Q. R_X is the largest norm of a document, m the
+largest number of documents, v_max the largest ratio of two positive weights v_i of the surrogate f_t (SLAM; 0 in a round
+without a loss). All norms are l2. A *comparator* is any weight vector u; its losses are
 
 .. math::
     F(u) = \sum_t \sum_{ij} a_{ij} \max(0, \mu_{ij} - u \cdot (x_i - x_j)) \quad\text{and}\quad \sum_t f_t(u),
@@ -25,8 +25,9 @@ implies v <= 2 F + c^2.
 
 In a blend, candidate c of N has the loss l_t(c) and the sum of losses L(c), pi_t are the shares of the candidates, h_t is the
 mean of their losses by pi_t, eta_t the step, and l_t the loss of the served ranking. H, W, Delta and G are the sums of h_t, of
-the variances of the losses by pi_t, of the mixability gaps, and of l_t - h_t (`online_rank.bounds.blends`). A candidate is
-drawn once G is above b.
+the variances of the losses by pi_t, of the mixability gaps, and of l_t - h_t (`online_rank.bounds.blends`). G_m and luck are
+the parts of G from queries that the mean of the candidates ranked, and from those that a drawn candidate ranked. Candidates
+are drawn once G_m is above b.
 
 Theorems
 --------
@@ -75,7 +76,7 @@ v_t violates, then sum RML(v_t) <= V <= F(u) + <u, w_{T+1}> <= F(u) + ||u|| sqrt
 master inequality holds for any pairs; <w_t, z_t> = <v_t, z_t> + <w_t - v_t, z_t>, and <v_t, z_t> <= tau_t V_t.
 
 **Late grades**. If D_t other served queries are waiting when the grades of query t arrive, and it is learned from the pairs of
-the scores that were served, then sum RML <= V <= F(u) + ||u|| R_X sqrt(sum V_t (4 B (1 + 2 D_t) + 2 beta)). *Proof*: w_t -
+the scores that were served, then sum RML <= V <= F(u) + ||u|| R_X sqrt(sum 4 B V_t (1 + 2 D_t + 2 beta)). *Proof*: w_t -
 v_t is the sum of the updates made in between; every pair of updates is counted once. Attained.
 
 **Moving comparators**. With the path length P = sum ||u_{t+1} - u_t||, V <= F + (||u_T|| + P) sqrt(Q). *Proof*: the master

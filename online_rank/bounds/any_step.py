@@ -52,7 +52,7 @@ def any_step_hindsight_bound(
     return (comparator_loss + inner_product / learning_rate) / margin
 
 
-@bound("V with mu V = F(u) + ||u|| sqrt(2 mu V / alpha + sum ||z||^2)", of=SlamRanker)
+@bound("(F(u) + ||u||^2 / alpha + ||u|| sqrt(||u||^2 / alpha^2 + 2 F(u) / alpha + sum ||z||^2)) / mu", of=SlamRanker)
 def any_step_data_bound(
     *, comparator_loss: float, norm: float, squared_gradient_norms: float, learning_rate: float, margin: float = 1.0
 ) -> float:

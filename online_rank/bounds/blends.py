@@ -92,8 +92,8 @@ def blend_closed_bound(
     Proof: eta_t = min(eta, ln N / Delta), so H <= L(c) + kappa / eta_T + Delta <= L(c) + kappa / eta + (1 + kappa / ln N)
     Delta. With y = eta_t (h_t - l_t(c)) <= 1, e^y <= 1 + y + (e - 2) y^2, so h_t - m_t is at most (e - 2) eta_t times the
     variance; it is at most eta_t / 8 (Hoeffding). So Delta^2 <= 2 (e - 2) W ln N + Delta / 8; solve. The mean of the candidates
-    is served only while G <= b, so that G <= b + 1. The expected loss of a drawn candidate is h_t if the grades of the query do
-    not depend on the draw. `blend_path_bound` needs no such assumption.
+    is served only while G_m <= b, so that G_m <= b + 1. The expected loss of a drawn candidate is h_t if the grades of the
+    query do not depend on the draw. `blend_path_bound` needs no such assumption.
 
     Parameters
     ----------

@@ -267,7 +267,9 @@ def _with_text_keys(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """A number for JSON: None for NaN, a string for infinity."""
+    """A number, or a dict of them, for JSON: None for NaN, a string for infinity."""
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
     if not isinstance(value, float) or math.isfinite(value):
         return value
     return None if math.isnan(value) else str(value)

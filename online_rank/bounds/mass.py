@@ -78,8 +78,8 @@ def mass_hindsight_bound(*, comparator_loss: float, inner_product: float) -> flo
     comparator_loss
         F(u).
     inner_product
-        <u, w_{T+1}>, where w_{T+1} is the sum of all updates: the last of the weights that learn, less the initial weights of
-        the run, and with what a cap of their norm has removed; over restarts and machines the sum of the updates of all.
+        <u, w_{T+1}>, where w_{T+1} is the sum of all updates, over restarts and on all machines. The weights that learn differ
+        from it by their initial weights, and by the parts that a cap of their norm has removed.
 
     Examples
     --------
@@ -89,7 +89,7 @@ def mass_hindsight_bound(*, comparator_loss: float, inner_product: float) -> flo
     return comparator_loss + inner_product
 
 
-@bound("F(u) + ||u|| sqrt(sum ||z||^2 + 2 tau V)", of=(PerceptronRanker, ClickPerceptron), covers=OWN_MISTAKES)
+@bound("F(u) + ||u|| sqrt(Q)", of=(PerceptronRanker, ClickPerceptron), covers=OWN_MISTAKES)
 def mass_data_bound(*, comparator_loss: float, norm: float, squared_gradient_norms: float, margin_mass: float = 0.0) -> float:
     r"""The mass theorem with measured norms.
 
@@ -207,7 +207,7 @@ def mass_separable_bound(*, gamma: float, R_X: float, largest_mass: float = 1.0,
     )
 
 
-@bound("F(u) + ||u|| sqrt(||w_1||^2 + sum ||z||^2 + 2 tau V) - <u, w_1>", of=PerceptronRanker, covers=OWN_MISTAKES, runs=_GIVEN)
+@bound("F(u) + ||u|| sqrt(||w_1||^2 + Q) - <u, w_1>", of=PerceptronRanker, covers=OWN_MISTAKES, runs=_GIVEN)
 def beginning_data_bound(
     *,
     comparator_loss: float,
@@ -241,7 +241,7 @@ def beginning_data_bound(
     return comparator_loss + norm * root - beginning_product
 
 
-@bound("F(u) + (||u - w_1||^2 + sum ||z||^2 + 2 tau V) / 2", of=PerceptronRanker, covers=OWN_MISTAKES, runs=_GIVEN)
+@bound("F(u) + (||u - w_1||^2 + Q) / 2", of=PerceptronRanker, covers=OWN_MISTAKES, runs=_GIVEN)
 def beginning_distance_bound(
     *, comparator_loss: float, distance: float, squared_gradient_norms: float, margin_mass: float
 ) -> float:

@@ -8,6 +8,8 @@ import textwrap
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from online_rank.bounds.declaration import BOUNDS
+
 
 class Row(NamedTuple):
     """A line of a certificate.
@@ -44,6 +46,18 @@ _LINES: list[tuple[str, str, _Line]] = []
 
 #: Most characters of the statement of a bound on a line.
 _WIDEST_LABEL = 84
+
+#: The symbols of the facts that bounds take, as their statements have them; Q, N, and what a comparator loses are elsewhere.
+_SYMBOLS = {
+    "inner_product": "<u, w>", "gain_product": "<u, w - w_1>", "weight_norm": "||w||", "beginning_norm": "||w_1||",
+    "beginning_product": "<u, w_1>", "distance": "||u - w_1||", "largest_norm": "U", "path_length": "P",
+    "path_product": "sum <u_t - u_t-1, w_t>", "rounded": "rho", "projection_error": "sum ||e_t||", "tolerance": "epsilon",
+    "squares": "Q", "R_X": "R_X", "largest_mass": "B", "relative_margin": "beta", "learning_rate": "alpha", "margin": "mu",
+    "cap": "kappa", "half_life": "h", "delay": "D", "n_machines": "K", "m": "m", "k": "k", "v_max": "v_max",
+    "largest_weight": "omega", "best_loss": "L", "prior_cost": "c", "step": "eta_T", "mixability_gap": "Delta",
+    "serving_gap": "G", "rate": "eta", "variance": "W", "budget": "b", "luck": "luck",
+}  # fmt: skip
+_OF_COMPARATOR = {"comparator_loss": "F(u)", "comparator_norm": "||u||"}
 
 #: Settings that are not printed if they have this value, or never printed (`...`).
 _UNSAID = {"served": "current", "margin": 1.0, "margin_scale": "constant", "half_life": 1000, "seed": ...}
@@ -238,15 +252,17 @@ def _favoured(c: Any) -> tuple[Any, str] | None:
     return limit, f"{c.facts['members'][number]} lost {loss:,.6g}, so the loss is at most {limit:,.6g}{silent}"
 
 
-@_line("gaps", "terms of the bounds")
-def _gaps(c: Any) -> tuple[Any, str] | None:
-    if "mixability_gap" not in c.facts:
-        return None
-    f = c.facts
-    path = f"Delta = {f['mixability_gap']:.6g}, G = {f['serving_gap']:.6g}, eta_T = {f['step']:.6g}"
-    of_one = f"of the candidate with the least bound: L = {f['best_loss']:.10g}, c = ln(1/pi) = {f['prior_cost']:.6g}"
-    closed = f"; eta = {f['rate']:g}, W = {f['variance']:.6g}, b = {f['budget']:g}, luck = {f['luck']:.6g}"
-    return f["serving_gap"], f"{path}; {of_one}" + ("" if "blend_closed_bound" in c.not_covered else closed)
+@_line("terms", "terms of the bounds")
+def _terms(c: Any) -> tuple[Any, str] | None:
+    known = {**c.totals, **c.facts}
+    needed = {fact for check in c.bounds for fact in BOUNDS[check.name].needs.values() if fact in known}
+    symbols = _SYMBOLS if c.comparator is not None else _OF_COMPARATOR | _SYMBOLS
+    terms = {symbol: float(known[fact]) for fact, symbol in symbols.items() if fact in needed}
+    if "margin_mass" in needed:
+        terms["Q"] = float(known["squared_gradient_norms"]) + 2.0 * float(known["margin_mass"])
+    elif "squared_gradient_norms" in needed:
+        terms["sum ||z||^2"] = float(known["squared_gradient_norms"])
+    return (terms, ", ".join(f"{symbol} = {value:.7g}" for symbol, value in terms.items())) if terms else None
 
 
 @_line("n_drawn", "draws")

@@ -52,7 +52,7 @@ def served_norm_bound(*, comparator_loss: float, norm: float, weight_norm: float
 
 
 @bound(
-    "2 F(u) + 4 B (1 + 2 rho / (1 - rho) + 2 beta) R_X^2 ||u||^2", of=PerceptronRanker,
+    "2 F(u) + 4 B (1 + 2 / (2^(1 / h) - 1) + 2 beta) R_X^2 ||u||^2", of=PerceptronRanker,
     covers=UNCAPPED | {"served": ("average",)}, runs=_SERVED,
 )  # fmt: skip
 def averaged_bound(

@@ -89,7 +89,7 @@ def regret_bound(
 
 
 @bound(
-    "Theorem 5 of [CT], with f(u)", of=SlamRanker,
+    "(f(u) + ||u||^2 / (2 alpha)) / (mu - 2 alpha m R_X^2 v_max omega), Theorem 5 of [CT]", of=SlamRanker,
     takes={"comparator_loss": "surrogate_loss", "weight": "largest_weight"},
 )  # fmt: skip
 def theorem_5(
@@ -166,7 +166,7 @@ def corollary_6(*, gamma: float, m: int, R_X: float, v_max: float) -> float:
 
 
 @bound(
-    "Corollary 7 of [CT], with f(u)", of=SlamRanker,
+    "(f(u) + ||u||^2 / (2 alpha)) / (mu - 2 alpha k R_X^2 v_max omega), Corollary 7 of [CT]", of=SlamRanker,
     takes={"comparator_loss": "surrogate_loss", "weight": "largest_weight"}, unless=_has_no_cutoff,
 )  # fmt: skip
 def corollary_7(

@@ -78,7 +78,7 @@ class LossTracker(NestedRanker):
     measure_served
         Whether to measure the served rankings too: `Totals.served_loss`, `served_interval`, and `paired`, in which they are
         compared with the rankings by each comparator. The first two cost nothing with `half_life=0` or `served="average"`, or
-        if the served scores are given to `learn_one`; otherwise every document is scored a second time.
+        if the served scores are given to `learn_one`; in all other cases every document is scored a second time.
     raw
         Whether the comparators are weights of raw features, behind a `StreamScaler` in a pipeline. They move with the scaler,
         and the certificate is against that path. Otherwise they are weights of the features that the
@@ -197,8 +197,8 @@ class LossTracker(NestedRanker):
 
     @property
     def learner(self) -> Any:
-        """The ranker that learns. Teach it only through the tracker: otherwise the next query or certificate raises an
-        error.
+        """The ranker that learns. Teach it only through the tracker: if something else teaches it, the next query or
+        certificate raises an error.
         """
         return self._learner
 

@@ -21,7 +21,7 @@ _NOTE = (
 )
 
 
-@bound("F(U) + |U| sqrt(|W1|^2 + Q) - <U, W1>, at U = W1", of=VectorRanker, runs=_ALONE)
+@bound("F(u) + ||u|| sqrt(||w_1||^2 + Q) - <u, w_1>, at u = w_1", of=VectorRanker, runs=_ALONE)
 def vector_mass_bound(
     *, comparator_loss: float, comparator_norm: float, beginning_norm: float, beginning_product: float, squares: float
 ) -> float:
@@ -56,7 +56,7 @@ def vector_mass_bound(
     return comparator_loss + comparator_norm * math.hypot(beginning_norm, math.sqrt(squares)) - beginning_product
 
 
-@bound("F(U) + <U, W - W1>, at U = W1", of=VectorRanker, runs=_ALONE)
+@bound("F(u) + <u, w - w_1> + ||u|| rho, at u = w_1", of=VectorRanker, runs=_ALONE)
 def vector_hindsight_bound(*, comparator_loss: float, gain_product: float, comparator_norm: float, rounded: float) -> float:
     r"""The same once the stream is over: :math:`V \le F(U) + \langle U, W_{T+1} - W_1 \rangle + \|U\| \rho`.
 

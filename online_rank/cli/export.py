@@ -118,7 +118,7 @@ def check_on(path: str, to: str, renamed: Sequence[str], file: str, reading: Rea
     with reading.asked([file], model) as queries:
         found = changes(model, to, queries, names=_names(renamed))
     say(
-        f"of {found.n_queries:,} queries, {found.otherwise:.1%} are ranked otherwise than by the model, "
+        f"of {found.n_queries:,} queries, {found.otherwise:.1%} are ranked differently from the model, "
         f"{found.first:.1%} with another first document; NDCG@10 {found.there:.4f} there, {found.here:.4f} here"
     )
 
@@ -132,7 +132,7 @@ def _notice_fusion(model: Any, to: str, queries: Sequence[Runs] | None) -> None:
         say(f"{title} differs: {found.note}")
     if queries is not None and found.changed is not None and found.changed_first is not None:
         say(
-            f"of {len(queries):,} queries, {found.changed:.1%} are ranked otherwise than by the model, "
+            f"of {len(queries):,} queries, {found.changed:.1%} are ranked differently from the model, "
             f"{found.changed_first:.1%} in the first ten"
         )
 

@@ -69,9 +69,9 @@ def _require_judged_together(queries: Sequence[FusedQuery], names: Sequence[str]
             for run in query.runs.documents.get(document, ()):
                 met[run] = True
     if not any(met.values()):
-        raise ValueError(f"{qrels} judges no document of the runs: ids may be written otherwise")
+        raise ValueError(f"{qrels} judges no document of the runs: ids may be spelled differently")
     for run in (run for run, found in met.items() if not found):
-        warnings.warn(f"{qrels} judges no document of {run}: its ids may be written otherwise", stacklevel=2)
+        warnings.warn(f"{qrels} judges no document of {run}: its ids may be spelled differently", stacklevel=2)
     if elsewhere := len({*judged} - {query.qid for query in queries}):
         warnings.warn(f"{qrels} judges {elsewhere:,} queries that no run has; they are not counted", stacklevel=2)
 

@@ -145,7 +145,7 @@ def queries_of(
     """The queries of all runs, in the order in which they are met. Raises ValueError for a run that shares none."""
     for name, run in zip(names, runs, strict=True):
         if not any(qid in run for other in runs if other is not run for qid in other):
-            raise ValueError(f"the run {name} has no query of the others: ids may be written otherwise")
+            raise ValueError(f"the run {name} has no query of the others: ids may be spelled differently")
     for qid in dict.fromkeys(qid for run in runs for qid in run):
         lists: dict[Any, Any] = {name: list(run.get(qid, {}).items()) for name, run in zip(names, runs, strict=True)}
         yield FusedQuery(qid, Runs(lists), judged.get(qid, {}))

@@ -22,8 +22,8 @@ _SHARED: dict[str, "Experiment"] = {}
 class Experiment:
     """Several models on several streams with several seeds, measured by several metrics.
 
-    Models may learn for different measures or losses, and come from different libraries: what is compared are metrics, on the
-    same queries.
+    Models may learn for different measures or losses, and come from different libraries: all are compared by the same
+    metrics, on the same queries.
 
     Parameters
     ----------

@@ -22,7 +22,7 @@ class Change(NamedTuple):
     n_queries
         How many queries were ranked.
     otherwise, first
-        The shares of them that the target ranks otherwise, and whose first document has a lower score in the model.
+        The shares of them that the target ranks differently, and whose first document has a lower score in the model.
     here, there
         Mean NDCG@10 of the model, and of the target.
     """

@@ -15,7 +15,7 @@ def to_elasticsearch(model: Any, *, name: str = "online_rank", names: Names = No
     Weights and splits name their features: the feature set must have features of these names, in any order. The plugin must
     compute the same feature values that the model has learned from: the value of a field, or the score of a query. Templates in
     `names` are written as a feature set too, with a template for each level of a category. Curves become trees. The plugin
-    takes a missing feature for 0, so a feature that has been missing must have been above 0 otherwise.
+    takes a missing feature for 0, so all known values of a feature that has been missing must be above 0.
 
     Parameters
     ----------

@@ -111,7 +111,7 @@ def sql(found: Weights, name: str, names: Names) -> str:
     """A SELECT over a table of candidates, called `name`, for SQLite, DuckDB and PostgreSQL.
 
     The table has a column `query`, and for each run a column with its score, NULL where it did not return the document. `names`
-    has the column of each run, and of each feature of documents, that is called otherwise. Equal scores share the mean of their
+    maps runs, and features of documents, to columns with other names. Equal scores share the mean of their
     ranks, as in `RunFeatures` for queries that are not `Runs`.
 
     Z-scores need the function SQRT, which SQLite has if it was built with its mathematical functions. They are made from the

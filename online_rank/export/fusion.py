@@ -64,8 +64,8 @@ class Weights(NamedTuple):
     note
         How the engine differs from `RunFeatures` all the same; None where it does not.
     changed, changed_first
-        The share of the given queries that the engine ranks otherwise than the model, in all and in the first ten; None
-        without queries.
+        The share of the given queries whose ranking by the engine differs from the model's, in all places and in the first
+        ten; None without queries.
     """
 
     runs: tuple[str, ...]

@@ -68,7 +68,7 @@ def to_onnx(model: Any, *, name: str = "online_rank", names: Names = None) -> An
     -------
     An `onnx.ModelProto` with the input `features`, float64 (n, d), and the output `scores`, float64 (n,). The JSON list
     `features` of the metadata gives the order of the features. If scores depend on the other documents of the query, the n
-    documents must be all documents of one query, and the metadata `documents` is "of one query"; otherwise it is "any".
+    documents must be all documents of one query, and the metadata `documents` is "of one query"; if not, it is "any".
     A vector is an input of its name, float64 (n, k), NaN for documents that lack it; the vector of the query is the input
     "query NAME", (p,), NaN without one. Entries of a context are columns, the same for all documents of a query.
     Networks are computed in float64, even if they learned in float32; trees are summed in float32.

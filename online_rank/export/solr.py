@@ -20,8 +20,8 @@ def to_solr(model: Any, *, name: str = "online_rank", store: str | None = None, 
 
     Solr adds up in single precision; the constant of a linear model is left out, since it changes no ranking. Curves become
     trees. Define the features in `schema/feature-store`; `solr_features` writes the definitions of features that are fields,
-    and of levels of categories. Solr takes a missing field for 0, so a feature that has been missing must have been above 0
-    otherwise.
+    and of levels of categories. Solr takes a missing field for 0, so all known values of a feature that has been missing
+    must be above 0.
 
     Parameters
     ----------

@@ -35,7 +35,7 @@ How to learn from a log depends on what it says about the origin of its lists:
      - position-based clicks
    * - not random, nothing moved
      - nothing
-     - the same, with `examination` from elsewhere; otherwise refused
+     - the same, with `examination` from elsewhere; without it, an error
      - position-based clicks
 
 Where the same queries are asked again and again, `judgements` makes grades from clicks, for rankers that learn from grades.

@@ -35,7 +35,7 @@ class Impression:
         The ids of the k documents shown, best first; positions in the query for documents without ids.
     logits
         Logits of the documents `drawn`, in the Plackett-Luce distribution that the ranking was drawn from;
-        None if it was drawn otherwise.
+        None if another law drew it.
     rest
         logsumexp of the logits of the documents that were not drawn; None if all were drawn, or there are no logits.
     pairs_from

@@ -95,7 +95,7 @@ class ERR(RankingMetric):
     k
         Cutoff, or None for the whole list.
     max_grade
-        The largest grade that the collection may have; 4 is that of the five-point scale of most collections (LETOR 4 has 2).
+        The largest grade that the collection may have; 4 for the five-point scale of most collections (LETOR 4 has 2).
         A larger grade is an error, never clipped; values for different `max_grade` are not comparable.
     ties
         `"pessimistic"` or `"optimistic"`; there is no closed form for the expected value.

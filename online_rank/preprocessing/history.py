@@ -39,9 +39,9 @@ class History(KeyTable):
 
     named after the key and the half-life H: `"brand 7d impressions"`, `"brand 7d rate"` and `"brand 7d age"`. R is the overall
     rate, the same quotient of sums over all impressions, without a. So a new key has the overall rate, and a impressions count
-    as much as it. With clicks (`Clicks`) only what was shown counts, and the engagement is the gain; a click at a place that is
-    rarely examined then counts for more. With grades all documents of a query count, and the engagement is the grade; their
-    places are those by the scores that were served, if these are known, and otherwise all are taken as examined.
+    as much as it. With clicks (`Clicks`) only the documents that were shown count, and the engagement is the gain; a click at a
+    place that is rarely examined then counts for more. With grades all documents of a query count, and the engagement is the
+    grade; their places follow the served scores; if these are unknown, all count as examined.
 
     **A query is transformed first, then its feedback is counted**, so no document sees its own. The ranker behind it learns the
     same values that it would have ranked with. In a service, which learns later, the values that ranked a query wait with it.

@@ -108,7 +108,7 @@ def stacked(
     k
         The length of the vectors; None for the length of the first.
     lenient
-        Whether a vector that is none, or of another length, is missing, and counted; otherwise it is an error.
+        Whether a vector that is none, or of another length, counts as missing. If not, it is an error.
 
     Raises
     ------

@@ -88,8 +88,8 @@ def read_query(
     served
         The scores that the documents were served with (see `as_served`); None if unknown.
     context
-        What is known of the query itself, `{name: value}` (see `read_context`), of several one each; None for what a `Block`
-        says, or nothing.
+        Facts about the query, `{name: value}` (see `read_context`), of several queries one each; None for those in a
+        `Block`, or none.
     at
         The time in seconds, of several queries one each; None for what a `Block` says, or none.
     documents

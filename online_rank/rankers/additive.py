@@ -93,9 +93,10 @@ class AdditiveRanker(CurvedRanker):
     seconds since 1970; their rank within the query is of use however far they grow. In arrays of numpy everything is a number.
 
     **Vectors.** A list of numbers is a vector, such as an embedding. If the context of the query has a vector of the same name,
-    the query's or its user's, documents get three more features: the cosine; and what a matrix, which begins as the cosine and
-    learns from every query (`VectorRanker`), adds to the cosine, by its average and by its last state. Without a vector of the
-    query they get a score that is linear in the vector. A missing vector, and one of length 0, is a missing value.
+    the query's or its user's, documents get three more features: the cosine, and two differences from it. These are of a matrix
+    that begins as the cosine and learns from every query (`VectorRanker`): of its average, and of its last state. Without a
+    vector of the query they get a score that is linear in the vector. A missing vector, and one of length 0, is a missing
+    value.
 
     **Texts**, whose values are new for the most part and have several words, are learned by their words: a regression of the
     standardised grades with a weight and a precision for each, next to what curves and trees serve (`words_beside`). Words that

@@ -224,7 +224,7 @@ class CurvedRanker(Ranker):
 
     @property
     def n_trimmed(self) -> int:
-        """How many categories lost the blanks around them since the model was made or loaded, in what it ranked and learned."""
+        """How many categories of ranked and learned queries lost the blanks around them, since the model was made or loaded."""
         return sum(_TRIMMED.get(self, Counter()).values())
 
     @property
@@ -235,7 +235,7 @@ class CurvedRanker(Ranker):
     @property
     @locked
     def query_names(self) -> set[Hashable]:
-        """The names that queries have for its features: of a level its category, of what is made of a vector or a text that."""
+        """The names of its features in queries: of a level the category, of a column of a vector or a text that feature."""
         own = {name[0] if is_level(name) else name for name in own_names(self)}  # type: ignore[index]
         kinds, vectors = getattr(self, "_kinds", None), getattr(self, "_vectors", None)
         made = {column for name in (vectors.names if vectors else ()) for column in columns_of_vector(name)}

@@ -18,7 +18,7 @@ __all__ = ["FrozenRanker"]
 
 
 class FrozenRanker(Ranker):
-    """Any model, which learns nothing more, and whose lists are drawn: what a file has, next to the ranking of today.
+    """A model that learns no more, whose lists are drawn: a model file that is compared with today's ranking.
 
     Parameters
     ----------

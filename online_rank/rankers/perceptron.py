@@ -29,8 +29,8 @@ _LOSS, _WEIGHT, _V_MAX, _N_DOCUMENTS, _LARGEST_NORM = map(
     Round._fields.index, ("loss", "weight", "v_max", "n_documents", "largest_norm")
 )
 
-#: A pair in the wrong order as a query: grades, offsets, scores that decide, and the loss of NDCG, written out: computing it
-#: would compile a kernel at import.
+#: A pair in the wrong order as a query: grades, offsets, scores that decide, and the loss of NDCG. The loss is written out,
+#: because a kernel that computes it would compile at import.
 _PAIR, _PAIR_OFFSETS, _PAIR_SCORES = np.array([1, 0]), np.array([0, 2]), np.array([0.0, 1.0])
 _OF_A_PAIR = 1.0 - 1.0 / math.log2(3.0)
 

@@ -49,7 +49,7 @@ class TorchRanker(Ranker):
     module
         A `torch.nn.Module` that maps documents `(m, *shape)` to scores (m,) or (m, 1), with parameters of one floating-point
         dtype on one device. Its parameters are the initial weights: call `torch.manual_seed` before creating it. It runs where
-        it is, on a GPU after `module.cuda()`; what is learned stays on the CPU and goes there for each query.
+        it is, on a GPU after `module.cuda()`; each query goes from the CPU to its device.
     surrogate
         A name, see `online_rank.surrogates`; a `Surrogate` made there, with settings; or a loss of your own, as for
         `GradientRanker`.

@@ -34,10 +34,10 @@ def without_vectors_of(ranker: Any, block: Block) -> Block:
 def learn_with_vectors(
     ranker: Any, block: Block, changes: all_or_nothing | None, learn: Callable[[Block, all_or_nothing | None], None]
 ) -> None:
-    """Learn queries with vectors: columns are made of them by what is known, then they are learned, then all the rest.
+    """Learn queries with vectors: make columns of the vectors, let the matrices learn, then the ranker.
 
-    `learn` learns a block without vectors. Of several queries, everything is recorded beforehand, and they are learned one by
-    one, since the columns of each depend on what the one before it taught.
+    `learn` learns a block without vectors. Several queries are recorded first and learned one by one: the columns
+    of each depend on the query before it.
     """
     if block.y is None or (isinstance(block.y, tuple) and not ranker.abilities.takes_clicks):
         learn(block, changes)  # Which refuses it.

@@ -36,7 +36,7 @@ def swap_pairs(clicks, scores, margin):
 
 
 def propensity_pairs(clicks, scores, margin):
-    """{(i, j): a_ij} of THEORY 14, by its words, with the cost rank - 1: part / near = 1."""
+    """{(i, j): a_ij} of `bounds.clicks`, by its words, with the cost rank - 1: part / near = 1."""
     pairs = {}
     for p, (i, gain) in enumerate(zip(clicks.impression.order, clicks.gains, strict=True)):
         for j in range(len(scores)):

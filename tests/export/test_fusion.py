@@ -282,4 +282,4 @@ def test_the_command_counts_changed_rankings(tmp_path, capfd):
     assert left.value.code == 0
     assert [x["retriever"] for x in json.loads(out)["retriever"]["linear"]["retrievers"]] == ["one", "two"]
     assert "cannot compute this model: its scores are not a weighted sum" in err
-    assert "of 5 queries, 0.0% are ranked otherwise than by the model, 0.0% in the first ten" in err
+    assert "of 5 queries, 0.0% are ranked differently from the model, 0.0% in the first ten" in err

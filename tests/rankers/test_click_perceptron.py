@@ -31,7 +31,7 @@ def swap_pairs(clicks, scores):
 
 
 def propensity_pairs(clicks, scores, examination, cost, margin):
-    """{(i, j): a_ij} of THEORY 14, by its words."""
+    """{(i, j): a_ij} of `bounds.clicks`, by its words."""
     pairs = {}
     for p, (i, gain) in enumerate(zip(clicks.impression.order, clicks.gains, strict=True)):
         near = [j for j in range(len(scores)) if j != i and scores[j] >= scores[i] - margin]

@@ -1,7 +1,8 @@
-"""What the certificate of an additive ranker speaks of, from losses and updates alone, with 50 digits (`THEORY` 4, 18, 26).
+"""What the certificate of an additive ranker speaks of, from losses and updates alone, with 50 digits.
 
-Members are scored by explicit columns (`tests.reference.additive`), rankings are judged by the equations, shares, steps and
-gaps follow from the losses, and masses, norms and margins from losses and from the changes of the weights.
+These are statements 1, 7 and 8 of `docs/paper.md`. Members are scored by explicit columns (`tests.reference.additive`),
+rankings are judged by the equations, shares, steps and gaps follow from the losses, and masses, norms and margins from losses
+and from the changes of the weights.
 """
 
 import functools

@@ -2,9 +2,9 @@
 
     python -m tests.reference.formats
 
-adds a file for each model that the folder of the present version lacks: `tests/storage/formats/VERSION`, with `answers.json`.
-A file that exists is never written again, so every later version must read it. Run it for each new kind of model, and before
-each release.
+adds to the folder of the present version, `tests/storage/formats/VERSION`, what it lacks: a file for each model, with
+`answers.json`, a service's folder, and a dump of PostgreSQL (`tests.reference.service_formats`). What exists is never written
+again, so every later version must read it. Run it for each new kind of model, and before each release.
 """
 
 import json
@@ -21,10 +21,12 @@ from online_rank import (
     AdditiveRanker,
     BlendRanker,
     BoostedRanker,
+    CrossFeatures,
     DirectRanker,
     ForEachDocument,
     GradientRanker,
     HashedFeatures,
+    History,
     KernelPerceptronRanker,
     LossTracker,
     MaxAbsStreamScaler,
@@ -35,8 +37,11 @@ from online_rank import (
     StreamQuantileMap,
     StreamScaler,
     SwapRanker,
+    VectorRanker,
     save,
 )
+from tests.reference import service_formats
+from tests.reference.service_formats import WORDS
 
 FOLDER = Path(__file__).parents[1] / "storage" / "formats"
 ANSWERS = "answers.json"
@@ -67,7 +72,13 @@ MODELS: dict[str, Callable[[], Any]] = {
         | PerceptronRanker()
     ),
     "lifted": lambda: ForEachDocument(preprocessing.StandardScaler()) | PerceptronRanker(),
+    "whole": lambda: AdditiveRanker(trees=20),
+    "vectors": lambda: VectorRanker("photo"),
+    "crosses": lambda: CrossFeatures("kind") | PerceptronRanker(),
+    "history": lambda: History("shelf", half_life=20) | AdditiveRanker(trees=0),
 }
+#: Models of queries with a context.
+WITH_CONTEXT = ("whole", "vectors", "crosses")
 
 
 def _bounded(model: Any) -> Any:
@@ -90,6 +101,20 @@ def in_form(name: str, X: np.ndarray) -> Any:
         return sp.csr_matrix(np.where(np.abs(X) > 0.4, X, 0.0))
     if name in ("hashed", "map-perceptron"):
         return [dict(zip(("price", "clicks", "age"), row, strict=True)) for row in X.tolist()]
+    if name == "crosses":
+        return [{"price": x, "age": z} for x, _, z in X.tolist()]
+    if name == "history":
+        return [{"price": x, "shelf": f"shelf {round(3.0 * abs(z))}"} for x, _, z in X.tolist()]
+    if name in ("whole", "vectors"):
+        return [
+            {
+                "price": None if i == 1 else x,
+                "kind": "abc"[i % 3],
+                "title": " ".join(WORDS[(round(100.0 * abs(y)) * j + i + j * j) % 10] for j in range(1, 5)),
+                "photo": [x, y, z],
+            }
+            for i, (x, y, z) in enumerate(X.tolist())
+        ]
     if name in ("additive", "leaving", "groups"):
         # Categories and missing values, and for the one that features leave, names that come and go.
         t = round(100.0 * abs(float(X[0, 0])))
@@ -100,13 +125,34 @@ def in_form(name: str, X: np.ndarray) -> Any:
     return X
 
 
+def context_of(name: str, X: np.ndarray) -> dict[str, Any]:
+    """What the model of this name is given next to a query."""
+    if name not in WITH_CONTEXT:
+        return {}
+    t = round(100.0 * abs(float(X[0, 0])))
+    words = f"{WORDS[t % 10]} {WORDS[t // 10 % 10]}"
+    return {"context": {"kind": "xyz"[t % 3], "words": words, "photo": [0.5, float(X[0, 1]), -0.25]}}
+
+
 def answers(name: str, model: Any) -> list[list[float]]:
     """The scores of five queries, the last two after learning two more."""
-    found = [model.predict_one(in_form(name, X)) for X, _ in queries(100, 3)]
+    found = [model.predict_one(in_form(name, X), **context_of(name, X)) for X, _ in queries(100, 3)]
     if name != "swap":
         for X, y in queries(200, 2):
-            model.learn_one(in_form(name, X), y)
-    return found + [model.predict_one(in_form(name, X)) for X, _ in queries(300, 2)]
+            model.learn_one(in_form(name, X), y, **context_of(name, X))
+    return found + [model.predict_one(in_form(name, X), **context_of(name, X)) for X, _ in queries(300, 2)]
+
+
+def taught(name: str) -> Any:
+    """The model of this name after 40 queries."""
+    model = MODELS[name]()
+    for X, y in queries(0, 40):
+        if name == "swap":
+            shown = model.show_one(X)
+            model.learn_one(X, shown.clicked([i for i in shown.order if y[i] > 0]))
+        else:
+            model.learn_one(in_form(name, X), y, **context_of(name, X))
+    return model
 
 
 def main() -> None:
@@ -114,19 +160,13 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     answered = folder / ANSWERS
     told = json.loads(answered.read_text()) if answered.exists() else {}
-    for name, make in MODELS.items():
-        if name in told:
-            continue
-        model = make()
-        for X, y in queries(0, 40):
-            if name == "swap":
-                shown = model.show_one(X)
-                model.learn_one(X, shown.clicked([i for i in shown.order if y[i] > 0]))
-            else:
-                model.learn_one(in_form(name, X), y)
-        save(model, folder / f"{name}.npz")
-        told[name] = answers(name, model)
+    for name in MODELS:
+        if name not in told:
+            model = taught(name)
+            save(model, folder / f"{name}.npz")
+            told[name] = answers(name, model)
     answered.write_text(json.dumps(told) + "\n")
+    service_formats.write_missing(folder)
 
 
 if __name__ == "__main__":

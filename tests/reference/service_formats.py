@@ -1,20 +1,16 @@
 """The state of a service as each version wrote it, in a folder and in PostgreSQL, and what the service answered then.
 
-    python -m tests.reference.service_formats
-
-writes `tests/storage/formats/VERSION/service` and `.../postgresql` with the code that is imported, unless they exist; the
-second needs PostgreSQL's programs. Every later version must read them. Run it before each release.
+`python -m tests.reference.formats` writes both with the code that is imported, to `tests/storage/formats/VERSION/service` and
+`.../postgresql`, unless they exist; the second needs PostgreSQL's programs. Every later version must read them.
 """
 
 import json
-import os
 import re
 import subprocess
 from pathlib import Path
 
 import numpy as np
 
-import online_rank
 from online_rank import AdditiveRanker
 from online_rank.serving import RankingService
 from online_rank.serving.durable import DurableService
@@ -22,15 +18,17 @@ from tests.reference import postgresql
 
 FOLDERS = Path(__file__).parents[1] / "storage" / "formats"
 ANSWERS, DUMP = "answers.json", "dump.sql"
+WORDS = ("red", "blue", "green", "shoe", "boot", "sandal", "light", "warm", "wide", "soft")
 
 
 def documents(rng):
-    """A query with numbers and categories; every fourth price is missing."""
+    """A query with numbers, categories and texts; every fourth price is missing."""
     return {
         f"d{i}": {
             "price": None if rng.random() < 0.25 else round(float(rng.random()), 3),
             "brand": "abc"[rng.integers(3)],
             "age": int(rng.integers(10)),
+            "title": " ".join(WORDS[k] for k in rng.integers(len(WORDS), size=3)),
         }
         for i in range(6)
     }
@@ -82,15 +80,10 @@ def _write_postgresql(folder):
         (folder / DUMP).write_text(dumped(server))
 
 
-if __name__ == "__main__":
-    for name in ("service", "postgresql"):
-        target = FOLDERS / online_rank.__version__ / name
-        if target.exists() and any(target.iterdir()):
-            print(f"{target} exists")
-            continue
-        os.makedirs(target, exist_ok=True)
-        if name == "service":
-            write(target, target)
-        else:
-            _write_postgresql(target)
-        print(f"wrote {target}")
+def write_missing(folder):
+    """Write the state of a service to the folder of a version, unless it is there."""
+    for name, write_to in (("service", lambda target: write(target, target)), ("postgresql", _write_postgresql)):
+        target = folder / name
+        if not (target / ANSWERS).exists():
+            target.mkdir(exist_ok=True)
+            write_to(target)

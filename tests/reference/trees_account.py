@@ -1,8 +1,8 @@
-"""What the certificate of an additive ranker with trees speaks of, from losses alone, with 50 digits (`THEORY` 18, 26, 29).
+"""What the certificate of an additive ranker with trees speaks of, from losses alone, with 50 digits.
 
-The curves' scores are what the ranker answers without its trees; trees are walked document by document. Candidates are judged
-by the equations, and shares, steps and gaps follow from the losses, for the blend of curves and trees; the account of the
-curves' own blend is checked elsewhere (`additive_account`).
+This is statement 9 of `docs/paper.md`. The curves' scores are what the ranker answers without its trees; trees are walked
+document by document. Candidates are judged by the equations, and shares, steps and gaps follow from the losses, for the blend
+of curves and trees; the account of the curves' own blend is checked elsewhere (`additive_account`).
 """
 
 import copy

@@ -1,12 +1,13 @@
 """Files that earlier versions wrote are read, and their models rank and learn as they did (`tests.reference.formats`)."""
 
+import contextlib
 import json
 import shutil
 
 import numpy as np
 import pytest
 
-from online_rank import AdditiveRanker
+from online_rank import AdditiveRanker, __version__
 from online_rank.serving import RankingService
 from online_rank.serving.durable import DurableService
 from online_rank.storage import generations
@@ -34,23 +35,40 @@ def test_a_file_of_an_earlier_version_is_read_and_ranks_and_learns_as_then(path)
             assert np.argsort(now, kind="stable").tolist() == np.argsort(then, kind="stable").tolist()
 
 
-def test_every_kind_of_model_is_among_the_files():
-    assert {path.stem for path in FILES} == set(MODELS)
+def test_every_kind_of_model_is_among_the_files_of_this_version():
+    assert {path.stem for path in FILES if path.parent.name == __version__} == set(MODELS)
+
+
+def test_this_version_has_a_services_folder_and_a_dump_of_postgres():
+    assert (FOLDERS / __version__ / "service" / "state.db").exists()
+    assert (FOLDERS / __version__ / "postgresql" / DUMP).exists()
+
+
+def told_in(folder):
+    """What a service answered when a version left its state; `trees`, those that the default had then."""
+    return {**json.loads((folder / ANSWERS).read_text()), "trees": 0 if folder.parent.name == "0.1.0" else 400}
+
+
+def begins(then):
+    """A service begins with the state of a version; it warns if the default has other trees by now."""
+    if then["trees"] == 400:
+        return contextlib.nullcontext()
+    return pytest.warns(UserWarning, match="AdditiveRanker keeps trees=0, with which it began; the default is trees=400")
 
 
 @pytest.fixture(params=sorted(FOLDERS.glob("*/service")), ids=lambda path: path.parent.name)
 def earlier(request, tmp_path):
     """A copy of a service's folder as a version left it, and what it answered then."""
     shutil.copytree(request.param, tmp_path / "service")
-    return tmp_path / "service", json.loads((request.param / ANSWERS).read_text())
+    return tmp_path / "service", told_in(request.param)
 
 
 def test_a_service_of_an_earlier_version_continues_with_the_same_command(earlier):
-    """The default had no trees then: the folder was refused as one with other options."""
+    """The default had no trees in 0.1.0: the folder was refused as one with other options."""
     folder, then = earlier
-    with pytest.warns(UserWarning, match="AdditiveRanker keeps trees=0, with which it began; the default is trees=400"):
+    with begins(then):
         scores = continued(folder, then)
-    with pytest.warns(UserWarning, match="keeps trees=0"):
+    with begins(then):
         again = DurableService(RankingService(AdditiveRanker()), folder)
     assert handled(again, {"id": "again", "docs": then["probe"]})["scores"] == scores
     again.close()
@@ -75,16 +93,16 @@ def continued(place, then):
 def test_who_goes_back_restores_the_backup_of_before(earlier, tmp_path):
     folder, then = earlier
     back_up(folder, tmp_path / "before")
-    with pytest.warns(UserWarning, match="keeps trees=0"):
+    with begins(then):
         continued(folder, then)
     restore(tmp_path / "before", tmp_path / "again")
-    with pytest.warns(UserWarning, match="keeps trees=0"):
+    with begins(then):
         continued(tmp_path / "again", then)
 
 
 def test_another_setting_is_refused_as_before(earlier):
-    folder, _ = earlier
-    with pytest.raises(CheckpointError, match=r"other options: AdditiveRanker\.trees is 0, here 20"):
+    folder, then = earlier
+    with pytest.raises(CheckpointError, match=rf"other options: AdditiveRanker\.trees is {then['trees']}, here 20"):
         DurableService(RankingService(AdditiveRanker(trees=20)), folder)
 
 
@@ -93,7 +111,7 @@ def test_a_folder_of_a_later_version_is_refused_with_the_version_it_needs(earlie
     with monkeypatch.context() as later:
         later.setattr(generations, "FORMAT_VERSION", 99)
         later.setattr(generations, "__version__", "7.1.0")
-        durable = DurableService(RankingService(AdditiveRanker(trees=0)), folder)
+        durable = DurableService(RankingService(AdditiveRanker(trees=then["trees"])), folder)
         handled(durable, {"id": "new", "docs": then["probe"]})
         durable.save()
         durable.close()
@@ -118,7 +136,7 @@ def database(request, server):
     run(server, "DROP SCHEMA IF EXISTS online_rank CASCADE")
     text = (request.param / DUMP).read_text()
     service_formats.restore(server, text)
-    return server, text, json.loads((request.param / ANSWERS).read_text())
+    return server, text, told_in(request.param)
 
 
 def run(server, statement):

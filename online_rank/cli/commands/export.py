@@ -39,7 +39,7 @@ def export(
         value("FILE", "File for documents, with their scores, to ask the engine with verify; otherwise OUT.probes.json."),
     ] = None,
     check: Annotated[
-        str | None, value("FILE", "Graded queries: print how many are ranked otherwise than by the model, and NDCG@10 of both.")
+        str | None, value("FILE", "Graded queries: print how many are ranked differently from the model, and NDCG@10 of both.")
     ] = None,
     reading: Annotated[Reading, ("query", "grade", "dry_run")] = Reading(),  # noqa: B008
     runs: Annotated[

@@ -1,1 +1,1 @@
-"""Asks running engines for the scores of probes, and says which documents they score otherwise, and why."""
+"""Asks running engines for the scores of probes, and says which documents they score differently, and why."""
