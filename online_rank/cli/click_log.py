@@ -1,9 +1,10 @@
 """`online-rank train --clicks`: a model from a log of lists that were shown, and of the clicks on them."""
 
+import functools
 import itertools
 import json
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from online_rank.arguments import seconds_of
 from online_rank.base import ranker_of
 from online_rank.cli.advice import counters, leaks
 from online_rank.cli.events import events_of
-from online_rank.cli.files import check_outputs, declared
+from online_rank.cli.files import behind, check_outputs, declared, histories_of, require_no_time
 from online_rank.cli.options import Clicks, Output
 from online_rank.cli.positions import examination_in, examined
 from online_rank.cli.printing import table
@@ -81,6 +82,13 @@ class ClickLog(NamedTuple):
     model: Any = None
     nested: tuple[str, str] | None = None
     sources: Sequence[Any] = ()
+
+    @property
+    def is_ubi(self) -> bool:
+        """Whether the files are of UBI, which have times."""
+        from online_rank.stream.ubi import UbiLog
+
+        return any(isinstance(source, UbiLog) for source in self.sources)
 
     def on(self, files: Sequence[str]) -> "ClickLog":
         """The log in other files. UBI is read at once; what is left out is a warning."""
@@ -254,6 +262,10 @@ def _learn(log: ClickLog, settings: Settings, output: Output, ranker: str | None
     check_outputs([*log.files, *settings.test], save=output.save, report=output.report)
     signs = settings.signs
     log, lines = log.without_leaks()
+    if settings.history:
+        _check_history(settings, log)
+        # Which columns are keys, and what else the ranker behind takes.
+        log = log._replace(model=behind(histories_of(settings.history), learner_for(log.origin, None, ranker, signs)))
     lists = log.reader()
     plan = lists.plan
     require_known_signs(signs, lists, log.files)
@@ -271,17 +283,16 @@ def _learn(log: ClickLog, settings: Settings, output: Output, ranker: str | None
             f"how often positions below {len(examination)} are examined is not known: clicks there count as clicks at position "
             f"{len(examination)}"
         )
+    history = _histories(settings, log, seen, examination, shown, output.warn)
     if log.origin == "moved":
         models = ways(ranker, examination, log.examination is not None, signs)
-        models = {name: declared(each, plan.features) if log.reading.strict else each for name, each in models.items()}
+        models = {name: _behind(history(), each, log, plan) for name, each in models.items()}
         model, logged, value = *_best(models, log, seen, settings.passes, shown, output.warn), None
         examination = getattr(ranker_of(model), "examined", examination)
     else:
         if settings.passes > 1:
             raise ValueError("--passes is for --clicks moved: lists that were drawn are learned once")
-        model = learner_for(log.origin, examination, ranker, signs)
-        if log.reading.strict:
-            model = declared(model, plan.features)
+        model = _behind(history(), learner_for(log.origin, examination, ranker, signs), log, plan)
         logged, value = _taught(model, log, seen, shown)
     report: dict[str, Any] = {"files": list(log.files), "origin": log.origin, **seen._asdict()}
     report |= {"features": n_features_of(model) or 0, **_figures(logged, value)}
@@ -299,6 +310,40 @@ def _learn(log: ClickLog, settings: Settings, output: Output, ranker: str | None
         print(json.dumps(report))
     elif not output.quiet:
         _print(report)
+
+
+def _check_history(settings: Settings, log: ClickLog) -> None:
+    """Raise ValueError if `--history` lacks times, or would count clicks twice."""
+    if log.reading.event_time is None and not log.is_ubi:
+        require_no_time(histories_of(settings.history))
+    if settings.passes > 1:
+        raise ValueError("--history counts each click once: leave out --passes")
+
+
+def _histories(
+    settings: Settings, log: ClickLog, seen: "Seen", examination: tuple[float, ...] | None, shown: bool | None, tell: Any
+) -> Callable[[], list[Any]]:
+    """What makes the transformers of `--history`, which count clicks by the examination of their positions.
+
+    Without an examination it is learned with the features first. Of lists that were drawn it is not known; in random order
+    each document is as often at each position as any other.
+    """
+    if settings.history and log.origin == "moved" and examination is None:
+        from online_rank import ClickBlendRanker
+
+        tell("--history: how often positions are looked at is learned with the features first")
+        first, alone = ClickBlendRanker(signs=settings.signs), log._replace(model=None)
+        _taught(first, alone, seen, shown)
+        examination = tuple(min(1.0, max(_LEAST_LOOKED_AT, theta)) for theta in first.examined)
+    elif settings.history and log.origin in ("above", "place"):
+        tell("--history counts clicks at all positions alike: how often these are looked at is not known")
+    return functools.partial(histories_of, settings.history, examination if log.origin == "moved" else None)
+
+
+def _behind(histories: Sequence[Any], model: Any, log: ClickLog, plan: Any) -> Any:
+    """A new model behind histories, which refuses other features than those of a log, if this was asked for."""
+    model = behind(histories, model)
+    return declared(model, plan.features) if log.reading.strict else model
 
 
 def learner_for(origin: str, examination: tuple[float, ...] | None, ranker: str | None, signs: Mapping[str, int] | None) -> Any:

@@ -152,8 +152,7 @@ def judgements(
     which is high at the top because good documents stand there.
     """
     if examination is not None:
-        if not (len(examination) and all(0.0 < p <= 1.0 for p in examination)):
-            raise ValueError(f"examination is {examination}; it is one probability > 0 for each position")
+        arguments.examination(examination)
         k = len(examination)
     for name, most in (caps or {}).items():
         arguments.integer(f"caps[{name!r}]", most, 1)

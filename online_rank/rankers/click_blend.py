@@ -98,8 +98,6 @@ class ClickBlendRanker(BlendRanker):
         seed: int = 0,
     ) -> None:
         arguments.integer("k", k, 1)
-        if examination is not None and not (len(examination) and all(0.0 < p <= 1.0 for p in examination)):
-            raise ValueError(f"examination is {examination}; it is one probability > 0 for each position")
         self.k, self.examination, self.signs, self.kinds = k, examination, signs, kinds
         super().__init__(None, measure=measure, relative=relative, seed=seed)
 

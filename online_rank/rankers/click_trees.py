@@ -110,8 +110,7 @@ class ClickTrees(BoostedRanker):
     ) -> None:
         super().__init__(window=window, depth=depth, rate=rate, decay=decay, learning_rate=learning_rate, seed=seed)
         arguments.integer("k", k, 1)
-        if examination is not None and not (len(examination) and all(0.0 < p <= 1.0 for p in examination)):
-            raise ValueError(f"examination is {examination}; it is one probability > 0 for each position")
+        arguments.examination(examination)
         self.examination = examination
         self.k = k
         # The gains of the window, as its scores are kept. `_grades` has the positions, from 0.

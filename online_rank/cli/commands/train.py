@@ -10,7 +10,7 @@ _WITH_CLICKS = {
     "files", "clicks", "query", "document", "click", "position", "propensity", "event", "feedback_window", "topic", "hits",
     "clicked", "examination",
     "features", "exclude", "event_time", "ranker", "save", "json", "quiet", "test", "sign", "report", "strict",
-    "dry_run", "skip_bad", "passes",
+    "dry_run", "skip_bad", "passes", "history",
 }  # fmt: skip
 
 
