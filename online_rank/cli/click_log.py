@@ -21,7 +21,7 @@ from online_rank.cli.printing import table
 from online_rank.cli.reading import Reading, check_files, look, warnings_as_lines
 from online_rank.cli.settings import Settings
 from online_rank.cli.train import behind_map, new_model, require_known_signs
-from online_rank.cli.ways import taught, ways
+from online_rank.cli.ways import LEARNED, taught, ways
 from online_rank.feedback.position_bias import MOST_POSITIONS
 from online_rank.stream.plan import n_features_of
 from online_rank.support.progress import counted
@@ -283,12 +283,14 @@ def _learn(log: ClickLog, settings: Settings, output: Output, ranker: str | None
             f"how often positions below {len(examination)} are examined is not known: clicks there count as clicks at position "
             f"{len(examination)}"
         )
-    history = _histories(settings, log, seen, examination, shown, output.warn)
+    trust, history = 0.0, _histories(settings, log, seen, examination, shown, output.warn)
     if log.origin == "moved":
         models = ways(ranker, examination, log.examination is not None, signs)
         models = {name: _behind(history(), each, log, plan) for name, each in models.items()}
         model, logged, value = *_best(models, log, seen, settings.passes, shown, output.warn), None
-        examination = getattr(ranker_of(model), "examined", examination)
+        # Also where another way is kept: it alone knows clicks that come from trust.
+        learned = ranker_of(models.get(LEARNED, model))
+        examination, trust = getattr(learned, "examined", examination), getattr(learned, "trust", 0.0)
     else:
         if settings.passes > 1:
             raise ValueError("--passes is for --clicks moved: lists that were drawn are learned once")
@@ -298,7 +300,7 @@ def _learn(log: ClickLog, settings: Settings, output: Output, ranker: str | None
     report |= {"features": n_features_of(model) or 0, **_figures(logged, value)}
     report["verdict"] = against(logged, value, "the model", "the logged ranking")
     if examination is not None:
-        report["examination"] = list(examination)
+        report |= {"examination": list(examination), "trust": trust}
     if settings.test:
         report["test"] = _tested(model, log.on(settings.test), examination, shown)
     if output.save is not None:
@@ -469,6 +471,8 @@ def _print(report: dict[str, Any]) -> None:
     console.print(f"learned from {SAYS[report['origin']]}")
     if "examination" in report:
         console.print("examination of positions 1, 2, ...: " + ", ".join(f"{theta:.3f}" for theta in report["examination"]))
+    if report.get("trust"):
+        console.print(f"{report['trust']:.0%} of users click the first document because it is the first: this is no attraction")
     gains = table("gain of the first document, per list", "mean", bold=("mean",))
     test = report.get("test", {})
     for of, figures, by in (

@@ -129,9 +129,14 @@ class ClickBlendRanker(BlendRanker):
     def examined(self) -> tuple[float, ...]:
         """How often each position is looked at, over the first: as given, or as learned, down to the lowest with a click.
 
-        The clicks there, over those that trees expect of the same documents at the first position.
+        It is learned by the clicks on documents that trees find equally attractive, without clicks that come from `trust`.
         """
-        return tuple(self.examination) if self.examination is not None else self._clicked.examined
+        return tuple(self.examination) if self.examination is not None else self._clicked.looked.examination
+
+    @property
+    def trust(self) -> float:
+        """The share of users who click the first document because it is the first."""
+        return self._clicked.looked.trust
 
     def _shown(self, query: Block) -> _Shown:
         """The displayed documents of a list."""

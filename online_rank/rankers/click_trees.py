@@ -14,6 +14,7 @@ from online_rank.base.schema import Array, Derived, ListOf, Real, Schema
 from online_rank.feedback import Greedy, Policy
 from online_rank.feedback.arrays import shown_block
 from online_rank.feedback.position_bias import MOST_POSITIONS
+from online_rank.feedback.trust import Looked, looked_at
 from online_rank.query import Block
 from online_rank.rankers.boosted import REACH, WIDTH, BoostedRanker
 from online_rank.rankers.growing import N_BINS, Growth
@@ -138,19 +139,10 @@ class ClickTrees(BoostedRanker):
 
     @property
     @locked
-    def examined(self) -> tuple[float, ...]:
-        """How often each position is looked at, over the first: clicks there over those expected at the first position.
-
-        Of the documents of the window; down to the lowest position with a click.
-        """
+    def looked(self) -> Looked:
+        """How often each position is looked at, over the first, and how many users trust it, by the clicks of the window."""
         clicks, places, scores = (np.concatenate(parts) for parts in (self._clicks, self._grades, self._scores))
-        if not clicks.any():
-            return ()
-        n = int(places[clicks > 0.0].max()) + 1
-        counted = np.bincount(places, self._fractions(clicks), n)[:n]
-        expected = np.bincount(places, chance_of(scores, self._positions[:1]), n)[:n]
-        ratios = counted / np.maximum(expected, 1e-12)
-        return tuple((ratios / max(ratios[0], 1e-12)).tolist())
+        return looked_at(scores, places, self._fractions(clicks))
 
     def _learn_query(self, query: Block, row: np.ndarray) -> bool:
         shown, w, norm = shown_block(query, drawn=False), float(query.w[0]), largest_norm(query.X)

@@ -52,7 +52,7 @@ def test_without_trees_positions_are_the_log_odds_of_their_clicks():
         trees.learn_one([[0.0], [0.0]], Impression((0, 1)).clicked(clicked))
     # What all documents have in common is in the trees, too.
     assert np.diff(trees.positions[:2]) == pytest.approx(np.log(1 / 3), abs=0.02)
-    assert trees.examined[1] == pytest.approx(0.5, abs=0.01)
+    assert trees.looked.examination[1] == pytest.approx(0.5, abs=0.01)
     assert trees.predict_one([[0.0], [0.0]])[0] == trees.predict_one([[0.0], [0.0]])[1]
 
 
