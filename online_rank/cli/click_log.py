@@ -65,6 +65,8 @@ class ClickLog(NamedTuple):
         A model that is compared on the log.
     nested
         The fields of hits and of clicks, in JSON lines with a list each; None for rows of documents.
+    missing
+        How missing values of features are read, as for `read_clicks`.
     sources
         What is read in place of the files, which were read before.
     """
@@ -81,6 +83,7 @@ class ClickLog(NamedTuple):
     examination: tuple[float, ...] | None = None
     model: Any = None
     nested: tuple[str, str] | None = None
+    missing: str = "zero"
     sources: Sequence[Any] = ()
 
     @property
@@ -118,7 +121,7 @@ class ClickLog(NamedTuple):
             given["exclude"] = [*given["exclude"], self.topic]
         if self.reading.dry_run:
             given["skip_bad"] = 1.0
-        names = ("click", "position", "events", "window", "model")
+        names = ("click", "position", "events", "window", "model", "missing")
         given |= {name: getattr(self, name) for name in names} | {"shuffled": self.origin == "shuffled", "context": context}
         of = "place" if self.origin == "place" else "above"
         return read_clicks(*self.sources, **given, propensity_of=of, repeated_qid="auto")
@@ -263,7 +266,7 @@ def _learn(log: ClickLog, settings: Settings, output: Output, ranker: str | None
     signs = settings.signs
     log, lines = log.without_leaks()
     if settings.history:
-        _check_history(settings, log)
+        check_history(log, settings.history, settings.passes)
         # Which columns are keys, and what else the ranker behind takes.
         log = log._replace(model=behind(histories_of(settings.history), learner_for(log.origin, None, ranker, signs)))
     lists = log.reader()
@@ -314,11 +317,12 @@ def _learn(log: ClickLog, settings: Settings, output: Output, ranker: str | None
         _print(report)
 
 
-def _check_history(settings: Settings, log: ClickLog) -> None:
-    """Raise ValueError if `--history` lacks times, or would count clicks twice."""
+def check_history(log: ClickLog, history: Sequence[str] | None, passes: int = 1) -> None:
+    """Raise ValueError if a `--history` cannot be read, lacks times, or would count clicks twice."""
+    made = histories_of(history)
     if log.reading.event_time is None and not log.is_ubi:
-        require_no_time(histories_of(settings.history))
-    if settings.passes > 1:
+        require_no_time(made)
+    if made and passes > 1:
         raise ValueError("--history counts each click once: leave out --passes")
 
 
