@@ -15,6 +15,7 @@ from online_rank.base import ranker_of
 from online_rank.cli.advice import counters, leaks
 from online_rank.cli.events import events_of
 from online_rank.cli.files import behind, check_outputs, declared, histories_of, require_no_time
+from online_rank.cli.next_step import after_drawn, after_moved
 from online_rank.cli.options import Clicks, Output
 from online_rank.cli.positions import examination_in, examined
 from online_rank.cli.printing import table
@@ -278,9 +279,9 @@ def _learn(log: ClickLog, settings: Settings, output: Output, ranker: str | None
     seen = log.examined(shown)
     if seen.alone:
         output.warn(f"{seen.alone:,} of {seen.lists:,} lists have a single candidate: from these nothing is learned")
-    examination = log.examination
+    examination, judged, held = log.examination, None, None
     if log.origin == "moved" and examination is None:
-        examination = _measured(log, seen.deepest, ranker, shown, output.warn)
+        examination, judged = _measured(log, seen.deepest, ranker, shown, output.warn)
     if examination is not None and len(examination) < seen.deepest and (ranker or log.examination):
         output.warn(
             f"how often positions below {len(examination)} are examined is not known: clicks there count as clicks at position "
@@ -290,7 +291,8 @@ def _learn(log: ClickLog, settings: Settings, output: Output, ranker: str | None
     if log.origin == "moved":
         models = ways(ranker, examination, log.examination is not None, signs)
         models = {name: _behind(history(), each, log, plan) for name, each in models.items()}
-        model, logged, value = *_best(models, log, seen, settings.passes, shown, output.warn), None
+        (model, held), logged = _best(models, log, seen, settings.passes, shown, output.warn)
+        value = None
         # Also where another way is kept: it alone knows clicks that come from trust.
         learned = ranker_of(models.get(LEARNED, model))
         examination, trust = getattr(learned, "examined", examination), getattr(learned, "trust", 0.0)
@@ -304,6 +306,7 @@ def _learn(log: ClickLog, settings: Settings, output: Output, ranker: str | None
     report["verdict"] = against(logged, value, "the model", "the logged ranking")
     if examination is not None:
         report |= {"examination": list(examination), "trust": trust}
+    report["next"] = after_drawn(logged, value) if held is None else after_moved(held, examination or (1.0,), judged)
     if settings.test:
         report["test"] = _tested(model, log.on(settings.test), examination, shown)
     if output.save is not None:
@@ -362,19 +365,27 @@ def learner_for(origin: str, examination: tuple[float, ...] | None, ranker: str 
     return examined(new_model("ndcg@10", ranker or "additive", signs), (1.0,) if origin == "shuffled" else examination)
 
 
-def _measured(log: ClickLog, k: int, ranker: str | None, shown: bool | None, tell: Any) -> tuple[float, ...] | None:
-    """The examination by documents that moved; None if a log does not determine it and the ranker does without."""
+def _measured(
+    log: ClickLog, k: int, ranker: str | None, shown: bool | None, tell: Any
+) -> tuple[tuple[float, ...] | None, tuple[int, int] | None]:
+    """The examination by documents that moved, and how many pairs of all can be graded.
+
+    None if a log does not determine it, and the ranker does without.
+    """
+    from online_rank.feedback.judgements import n_judged
+
     try:
-        return tuple(compared(log, k, shown).known_examination)
+        positions = compared(log, k, shown)
+        return tuple(positions.known_examination), None if log.topic is None else n_judged(positions)
     except ValueError as error:
         if ranker is not None:
             raise
         tell(f"positions are learned with the features alone: {error}")
-        return None
+        return None, None
 
 
 def _best(models: dict[str, Any], log: ClickLog, seen: "Seen", passes: int, shown: bool | None, tell: Any) -> tuple[Any, Any]:
-    """The model that foretells held-out clicks best, taught the log, and the gain of the first document as shown."""
+    """The model that foretells held-out clicks best, taught the log, with these; and the gain of the first document as shown."""
     from online_rank.intervals import LossInterval
 
     logged = LossInterval()
@@ -497,6 +508,8 @@ def _print(report: dict[str, Any]) -> None:
             "shown; an estimate, if the examination above is right"
         )
     console.print(report["verdict"] + (f"\nheld out: {test['verdict']}" if "verdict" in test else ""))
+    for line in report["next"]:
+        console.print(line)
     for key, said in (("report", "report in"), ("saved", "saved to")):
         if key in report:
             console.print(f"{said} [bold]{report[key]}[/]")

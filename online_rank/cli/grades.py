@@ -14,6 +14,7 @@ from online_rank.cli.joined import BEFORE, joined
 from online_rank.cli.reading import look
 from online_rank.feedback import Judgement, Judgements, judgements
 from online_rank.feedback.judgements import LEAST
+from online_rank.feedback.natural_variation import UndeterminedError
 from online_rank.stream.values import arrow
 from online_rank.support.progress import counted
 
@@ -51,7 +52,11 @@ def run(
         raise ValueError(f"--out {out or 'FILE'}: give a name that ends in .csv or .parquet")
     check_outputs(log.files, out=out)
     read: Counter[str] = Counter()
-    made = judgements(_lists(log, [*limits], read, False if as_json else None), examination=log.examination, caps=limits)
+    lists = _lists(log, [*limits], read, False if as_json else None)
+    try:
+        made = judgements(lists, examination=log.examination, caps=limits)
+    except UndeterminedError as error:
+        raise ValueError(f"{error}. {_BETTER}") from None
     if not made.judged:
         why = f": for all {made.scarce:,} pairs, fewer than {LEAST:g} click is expected. {_BETTER}" * bool(made.scarce)
         raise ValueError(f"{', '.join(log.files)}: no pair of a query and a document can be judged{why}")

@@ -42,8 +42,8 @@ def taught(
     passes: int,
     read: Callable[[int], Iterator[tuple[Any, Any]]],
     tell: Callable[[str], None],
-) -> Any:
-    """The best of some models after they have learned a log; `read` opens it for a pass.
+) -> tuple[Any, HeldOut]:
+    """The best of some models after they have learned a log, and its held-out lists; `read` opens the log for a pass.
 
     In the first pass each of the last lists is foretold by all models before they learn it. With several passes these lists are
     learned only in the end: the best model reads the log again as long as it foretells their clicks better.
@@ -57,12 +57,12 @@ def taught(
         tell(f"loss on {held[best].n:,} held-out lists with a click, by what was learned before: {figures}; kept: {best}")
     model = models[best]
     if not several:
-        return model
+        return model, held[best]
     model = _repeated(model, losses[best], passes, read, begin, tell)
     for i, (x, clicks) in enumerate(read(passes)):
         if i >= begin:
             model.learn_one(x, clicks)
-    return model
+    return model, held[best]
 
 
 def _repeated(

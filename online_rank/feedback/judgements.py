@@ -226,6 +226,21 @@ def judgements(
     )
 
 
+def n_judged(counts: NaturalVariation, least: float = LEAST) -> tuple[int, int]:
+    """How many pairs of a query and a document have enough expected clicks for a grade, and the number of all pairs.
+
+    Raises
+    ------
+    ValueError
+        The log does not determine the examination.
+    """
+    theta = np.array(counts.known_examination)
+    shown, clicked = np.array(list(counts.counts.values())).reshape(-1, 2, counts.k)[:, :, : len(theta)].transpose(1, 0, 2)
+    examined = shown @ theta
+    expected = clicked.sum() / max(examined.sum(), 1e-300) * examined
+    return int((expected >= least).sum()), int((shown.sum(axis=1) > 0.0).sum())
+
+
 def _variance(gains: np.ndarray, expected: np.ndarray, squared: np.ndarray, size: float) -> float:
     """The variance of the attraction over pairs (n,); `squared` sums the squared expected gains of single impressions."""
     beyond = ((gains - expected) ** 2 - size * gains + squared).sum()

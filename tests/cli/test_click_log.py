@@ -352,6 +352,8 @@ def test_lists_that_moved_tell_no_winner(folder, capsys):
     out = " ".join(out.split())
     assert "this log cannot tell whether the model beats the logged ranking: its lists were not drawn" in out
     assert "an estimate, if the examination above is right" in out
+    assert "next: compare on live traffic" in out
+    assert "180 of 180 pairs" in out
 
 
 @pytest.mark.parametrize(

@@ -236,6 +236,15 @@ def test_a_history_that_cannot_be_counted_is_refused(arguments, message, priced,
     assert message in err
 
 
+def test_a_log_without_movement_names_the_better_door(log, tmp_path, capsys):
+    alone = log_of(100).assign(document=lambda rows: rows["query"] + rows.document)
+    alone.to_csv(tmp_path / "log.csv", index=False)
+    code, _, err = run_command(capsys, "grades", tmp_path / "log.csv", "--topic", "text", "--out", tmp_path / "j.csv")
+    assert code == 2
+    assert "does not determine" in err
+    assert "train --clicks moved learns from lists, and needs no pair twice" in err
+
+
 def test_a_feature_called_as_a_column_of_the_table_is_refused(priced, tmp_path, capsys):
     (tmp_path / "log.csv").write_text(ROWS.replace("price", "query"))
     code, _, err = run_command(capsys, "grades", *priced, "--out", tmp_path / "t.csv", "--features", "last")

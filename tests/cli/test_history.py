@@ -91,8 +91,9 @@ def clicked_log(tmp_path, moved=True):
     for t in range(120):
         shown = [(t + k) % 3 for k in range(2)]
         shown = shown[:: -1 if moved and t // 3 % 2 else 1]
+        names = [f"d{d if moved else 3 * t + d}" for d in range(3)]
         lines += [
-            f"q{t},d{d if moved else 3 * t + d},{place},{int(d == 1 and (place == 1 or t % 2))},{T + 3600 * t},u{t % 2},b{d},{d}.5"
+            f"q{t},{names[d]},{place},{int(d == 1 and (place == 1 or t % 2))},{T + 3600 * t},u{t % 2},b{d},{d}.5"
             for place, d in enumerate(shown, start=1)
         ]
     (tmp_path / "clicks.csv").write_text("\n".join(lines) + "\n")
