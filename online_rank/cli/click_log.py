@@ -15,6 +15,7 @@ from online_rank.base import ranker_of
 from online_rank.cli.advice import counters, leaks
 from online_rank.cli.events import events_of
 from online_rank.cli.files import behind, check_outputs, declared, histories_of, require_no_time
+from online_rank.cli.held_out import HeldOut
 from online_rank.cli.next_step import after_drawn, after_moved
 from online_rank.cli.options import Clicks, Output
 from online_rank.cli.positions import examination_in, examined
@@ -66,6 +67,8 @@ class ClickLog(NamedTuple):
         A model that is compared on the log.
     nested
         The fields of hits and of clicks, in JSON lines with a list each; None for rows of documents.
+    shown_on
+        The column with the device or the page, whose effect on clicks is learned.
     missing
         How missing values of features are read, as for `read_clicks`.
     sources
@@ -84,6 +87,7 @@ class ClickLog(NamedTuple):
     examination: tuple[float, ...] | None = None
     model: Any = None
     nested: tuple[str, str] | None = None
+    shown_on: str | None = None
     missing: str = "zero"
     sources: Sequence[Any] = ()
 
@@ -114,6 +118,7 @@ class ClickLog(NamedTuple):
         """The lists of all files; with these columns as the context of the query."""
         from online_rank.stream import read_clicks
 
+        context = [*context, *(name for name in (self.shown_on,) if name is not None and name not in context)]
         names = ("query", "document", "event_time", "features", "skip_bad")
         given = {name: getattr(self.reading, name) for name in names} | {"exclude": self.reading.exclude or ()}
         if self.origin in ("above", "place"):
@@ -225,8 +230,8 @@ def read_as(files: Sequence[str], log: Clicks, reading: Reading) -> ClickLog:
         raise ValueError("--hits and --clicked go together: the fields of a list's hits and of the clicks on them")
     nested = None if log.hits is None or log.clicked is None else (log.hits, log.clicked)
     columns = log.click, log.position, log.propensity
-    made = ClickLog(files, str(log.clicks), reading, *columns, events, window, log.topic, examination, nested=nested)
-    return made.on(files)
+    made = ClickLog(files, str(log.clicks), reading, *columns, events, window, log.topic, examination)
+    return made._replace(nested=nested, shown_on=log.shown_on).on(files)
 
 
 def against(old: Any, new: Any, what: str, rival: str) -> str:
@@ -250,9 +255,11 @@ def learn(given: Clicks, settings: Settings, output: Output, ranker: str | None)
     with warnings_as_lines(output.warn):
         if not settings.files:
             raise ValueError("--clicks needs a table to learn from")
-        for option, text in (("--topic", given.topic), ("--examination", given.examination)):
+        for option, text in (("--topic", given.topic), ("--examination", given.examination), ("--shown-on", given.shown_on)):
             if text is not None and given.clicks != "moved":
                 raise ValueError(f"{option} is for --clicks moved")
+        if given.shown_on is not None and ranker is not None:
+            raise ValueError("--shown-on is for the default of --clicks moved: leave out --ranker")
         check_files(settings.test)
         log = read_as(settings.files, given, settings.reading)
         if log.reading.dry_run:
@@ -289,7 +296,7 @@ def _learn(log: ClickLog, settings: Settings, output: Output, ranker: str | None
         )
     trust, history = 0.0, _histories(settings, log, seen, examination, shown, output.warn)
     if log.origin == "moved":
-        models = ways(ranker, examination, log.examination is not None, signs)
+        models = ways(ranker, examination, log.examination is not None, signs, log.shown_on)
         models = {name: _behind(history(), each, log, plan) for name, each in models.items()}
         (model, held), logged = _best(models, log, seen, settings.passes, shown, output.warn)
         value = None
@@ -341,7 +348,7 @@ def _histories(
         from online_rank import ClickBlendRanker
 
         tell("--history: how often positions are looked at is learned with the features first")
-        first, alone = ClickBlendRanker(signs=settings.signs), log._replace(model=None)
+        first, alone = ClickBlendRanker(signs=settings.signs, shown_on=log.shown_on), log._replace(model=None)
         _taught(first, alone, seen, shown)
         examination = tuple(min(1.0, max(_LEAST_LOOKED_AT, theta)) for theta in first.examined)
     elif settings.history and log.origin in ("above", "place"):
@@ -384,8 +391,10 @@ def _measured(
         return None, None
 
 
-def _best(models: dict[str, Any], log: ClickLog, seen: "Seen", passes: int, shown: bool | None, tell: Any) -> tuple[Any, Any]:
-    """The model that foretells held-out clicks best, taught the log, with these; and the gain of the first document as shown."""
+def _best(
+    models: dict[str, Any], log: ClickLog, seen: "Seen", passes: int, shown: bool | None, tell: Any
+) -> tuple[tuple[Any, HeldOut], Any]:
+    """The model that foretells held-out clicks best, taught, with these clicks; and the gain of the first document as shown."""
     from online_rank.intervals import LossInterval
 
     logged = LossInterval()

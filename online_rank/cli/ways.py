@@ -18,21 +18,26 @@ HELD_OUT = 0.2
 
 
 def ways(
-    ranker: str | None, examination: tuple[float, ...] | None, given: bool, signs: Mapping[str, int] | None
+    ranker: str | None,
+    examination: tuple[float, ...] | None,
+    given: bool,
+    signs: Mapping[str, int] | None,
+    shown_on: str | None = None,
 ) -> dict[str, Any]:
     """New models, by the way in which they treat positions.
 
-    `examination` is None where the log does not determine it. If it was `given`, it is not learned again.
+    `examination` is None where the log does not determine it. If it was `given`, it is not learned again. What the
+    device or page in the entry `shown_on` of the context adds to clicks is learned, too.
     """
     from online_rank import ClickBlendRanker
     from online_rank.cli.train import new_model
 
     if ranker is not None:
         return {INVERSE: examined(new_model("ndcg@10", ranker, signs), examination)}
-    found: dict[str, Any] = {} if given else {LEARNED: ClickBlendRanker(signs=signs)}
+    found: dict[str, Any] = {} if given else {LEARNED: ClickBlendRanker(signs=signs, shown_on=shown_on)}
     if examination is not None:
         found[INVERSE] = examined(new_model("ndcg@10", "additive", signs), examination)
-        found[BOTH] = ClickBlendRanker(examination=examination, signs=signs)
+        found[BOTH] = ClickBlendRanker(examination=examination, signs=signs, shown_on=shown_on)
     return found
 
 
