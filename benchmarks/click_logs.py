@@ -105,7 +105,7 @@ def measured(world: World, lists: int) -> list[float]:
 def rivalled(world: World, lists: int, settings: list[int]) -> list[list[float]]:
     """NDCG@10 of LightGBM with the position and seconds of the processor, and the loss of each setting on held-out clicks.
 
-    The setting that foretells the last lists best learns the whole log; the seconds are those of this one setting.
+    The setting that foretells the last lists best learns the whole log; only its seconds count.
     """
     log, held_out = world.log(lists), world.held_out()
     cut = int((1.0 - _KEPT_FOR_CHOICE) * len(log.X))
@@ -292,23 +292,24 @@ def report(options: argparse.Namespace) -> str:
 
 NDCG@10 on the true grades of 400 other texts with 30 candidates, after a log of {options.lists:,} lists of {LENGTH} documents
 with {N_FEATURES} features, of which about 5 % are clicked. *Few texts*: {WORLDS["few texts"]} texts; *many texts*:
-{WORLDS["many texts"]:,}; *no two alike*: no text and no document comes again. {cells.kept.code}
+{WORLDS["many texts"]:,}; *no two alike*: no text and no document comes again.
+{cells.kept.code}
 
-**Next to LightGBM.** It has the position as a feature, and of the *settings* that were tried for the first seed the one that foretells the
-clicks on the last 15 % of the lists best; for other seeds the best of the {_BEST} that were best there. ± standard errors over
-*seeds*. *Time*: processor time of one pass of `ClickBlendRanker` over that of LightGBM with its one setting. Settings of
-`ClickBlendRanker` were chosen on seed 0, which is not in the table.
+**Next to LightGBM.** It has the position as a feature. Of the *settings* that were tried for the first seed it takes the one that
+foretells the clicks on the last 15 % of the lists best; for other seeds the best of the {_BEST} that were best there. ± standard
+errors over *seeds*. *Time*: processor time of one pass of `ClickBlendRanker` over the time of LightGBM with its one setting.
+Settings of `ClickBlendRanker` were chosen on seed 0, which is not in the table.
 
 {main}
 
-**By the commands.** The first seed, with interactions. `train --clicks moved` teaches several ways and keeps the one that foretells held-out clicks
-best. `grades --features last` makes a table for `train`. `ExaminedRanker(AdditiveRanker())` has the examination of documents
-that moved.
+**By the commands.** The first seed, with interactions. `train --clicks moved` teaches several ways and keeps the one that
+foretells held-out clicks best. `grades --features last` makes a table for `train`. `ExaminedRanker(AdditiveRanker())` has the
+examination of documents that moved.
 
 {shell}
 
-**Positions.** `ClickBlendRanker.examined` and `.trust`, with interactions, where a share of the users (*trust*) clicks the first document
-because it is the first. The examination of place 2 is {examination()[1]:.3f} in truth.
+**Positions.** `ClickBlendRanker.examined` and `.trust`, with interactions, where a share of the users (*trust*) clicks the first
+document because it is the first. The examination of place 2 is {examination()[1]:.3f} in truth.
 
 {places}
 """

@@ -127,8 +127,8 @@ class ClickLog(NamedTuple):
             given["exclude"] = [*given["exclude"], self.topic]
         if self.reading.dry_run:
             given["skip_bad"] = 1.0
-        names = ("click", "position", "events", "window", "model", "missing")
-        given |= {name: getattr(self, name) for name in names} | {"shuffled": self.origin == "shuffled", "context": context}
+        others = ("click", "position", "events", "window", "model", "missing")
+        given |= {name: getattr(self, name) for name in others} | {"shuffled": self.origin == "shuffled", "context": context}
         of = "place" if self.origin == "place" else "above"
         return read_clicks(*self.sources, **given, propensity_of=of, repeated_qid="auto")
 
@@ -341,7 +341,7 @@ def _histories(
 ) -> Callable[[], list[Any]]:
     """What makes the transformers of `--history`, which count clicks by the examination of their positions.
 
-    Without an examination it is learned with the features first. Of lists that were drawn it is not known; in random order
+    Without an examination it is learned with the features first. For drawn lists it is not known; in random order
     each document is as often at each position as any other.
     """
     if settings.history and log.origin == "moved" and examination is None:
@@ -357,7 +357,7 @@ def _histories(
 
 
 def _behind(histories: Sequence[Any], model: Any, log: ClickLog, plan: Any) -> Any:
-    """A new model behind histories, which refuses other features than those of a log, if this was asked for."""
+    """A new model behind histories, which refuses features that a log lacks, if this was asked for."""
     model = behind(histories, model)
     return declared(model, plan.features) if log.reading.strict else model
 

@@ -19,8 +19,8 @@ def joined(
 ) -> tuple[list[str], dict[tuple[Hashable, Hashable], dict[str, Any]]]:
     """The names of features, and the features of each judged pair of a text and a document.
 
-    With `last` they are the columns of the last row of the pair. Those of `history` are as they were when the pair was first
-    shown, before any click that its grade counts; clicks count by the examination of their positions.
+    With `last` they are the columns of the last row of the pair. The features of `history` are as they were when the pair was
+    first shown, before any click that its grade counts; clicks count by the examination of their positions.
 
     Raises
     ------

@@ -233,7 +233,9 @@ class Clicks(NamedTuple):
     ] = None
     shown_on: Annotated[
         str | None,
-        value("COLUMN", "For moved: the device or page; what it adds to clicks is learned, and left out in ranking.", **OF_CLICKS),
+        value(
+            "COLUMN", "For moved: the device or page; what it adds to clicks is learned, and left out in ranking.", **OF_CLICKS
+        ),
     ] = None
 
 

@@ -44,7 +44,7 @@ class ClickTrees(BoostedRanker):
     Growth counts lists with a click, and not lists: that many new clicks are the evidence for a tree. Only displayed documents
     are learned. A gain counts as a fraction of the largest gain so far.
 
-    With `shown_on` each value of an entry of the context, such as the device or the page, has a term of its own, which adds to
+    With `shown_on` each value of an entry of the context, such as the device or the page, has a term, which adds to
     the log odds of all clicks there. It is learned as h is, and left out as h is.
 
     Put `StreamQuantileMap` in front. `ClickBlendRanker` takes raw features.
@@ -130,7 +130,7 @@ class ClickTrees(BoostedRanker):
         self.shown_on = shown_on
         self.k = k
         # The gains of the window, as its scores are kept. `_grades` has the positions, from 0; 100 more for each value of
-        # `shown_on`, of which the first has no name and no term.
+        # `shown_on`; 0 stands for none, which has no term.
         self._clicks: tuple[np.ndarray, ...] = (np.empty(0),)
         self._positions = np.full(MOST_POSITIONS, -3.0)
         if examination is not None:
