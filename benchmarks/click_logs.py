@@ -291,12 +291,12 @@ def report(options: argparse.Namespace) -> str:
     return f"""# Logs of displayed lists
 
 NDCG@10 on the true grades of 400 other texts with 30 candidates, after a log of {options.lists:,} lists of {LENGTH} documents
-with {N_FEATURES} features, of which about 5 % are clicked. *Few texts*: {WORLDS["few texts"]} texts; *many texts*:
-{WORLDS["many texts"]:,}; *no two alike*: no text and no document comes again.
+with {N_FEATURES} features, of which about 5 % are clicked. *Few texts*: {WORLDS["few texts"]} texts;
+*many texts*: {WORLDS["many texts"]:,}; *no two alike*: no text and no document comes again.
 {cells.kept.code}
 
-**Next to LightGBM.** It has the position as a feature. Of the *settings* that were tried for the first seed it takes the one that
-foretells the clicks on the last 15 % of the lists best; for other seeds the best of the {_BEST} that were best there. ± standard
+**Next to LightGBM.** It has the position as a feature. Of the *settings* that were tried for the first seed it takes the one
+that foretells the clicks on the last 15 % of the lists best; for other seeds the best of the {_BEST} that were best there. ± standard
 errors over *seeds*. *Time*: processor time of one pass of `ClickBlendRanker` over the time of LightGBM with its one setting.
 Settings of `ClickBlendRanker` were chosen on seed 0, which is not in the table.
 
@@ -308,8 +308,8 @@ examination of documents that moved.
 
 {shell}
 
-**Positions.** `ClickBlendRanker.examined` and `.trust`, with interactions, where a share of the users (*trust*) clicks the first
-document because it is the first. The examination of place 2 is {examination()[1]:.3f} in truth.
+**Positions.** `ClickBlendRanker.examined` and `.trust`, with interactions, where a share of the users (*trust*) clicks the
+first document because it is the first. The examination of place 2 is {examination()[1]:.3f} in truth.
 
 {places}
 """
