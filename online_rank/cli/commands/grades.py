@@ -16,10 +16,12 @@ def grades(
     files: Files,
     log: Annotated[Clicks, [name for name in Clicks._fields[1:] if name not in ("propensity", "shown_on")]],
     reading: Annotated[Reading, ("query", "document", "dry_run", "skip_bad", "event_time", "exclude")],
-    features: Annotated[
+    row: Annotated[
         Row | None,
         value(
-            None, "Add the features of each pair, from its last row; the table then has these and grades alone, to train on."
+            "last",
+            "Add the features of each pair, from its last row; the table then has these and grades alone, to train on.",
+            "--features",
         ),
     ] = None,
     history: Histories = None,
@@ -38,4 +40,4 @@ def grades(
 
     with warned_on_stderr():
         caps = {"session": per_session, "user": per_user}
-        run(read_as(files, log, reading), out, caps, json, features is not None, history)
+        run(read_as(files, log, reading), out, caps, json, row is not None, history)
