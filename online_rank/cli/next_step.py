@@ -25,8 +25,8 @@ def after_moved(held: HeldOut, examination: Sequence[float], judged: tuple[int, 
     `judged` is how many pairs of a text and a document have enough clicks for a grade, and the number of all pairs; None if
     documents did not move.
     """
-    share, votes = votes_of(held, examination)
-    lists = lists_for(share, votes)
+    share, error, votes = votes_of(held, examination)
+    lists = lists_for(share, votes) if share - 2.0 * error > 0.5 else None
     if lists is None:
         return [f"next: held-out clicks do not say that the model is better than the displayed ranking. {_NEIGHBOURS}"]
     lines = [
@@ -62,22 +62,25 @@ def after_drawn(logged: Any, value: Any) -> list[str]:
     ]
 
 
-def votes_of(held: HeldOut, examination: Sequence[float]) -> tuple[float, float]:
-    """The share of votes that the model would get, and the number of votes a list, if both rankings drafted lists.
+def votes_of(held: HeldOut, examination: Sequence[float]) -> tuple[float, float, float]:
+    """The share of votes that the model would get with its standard error, and votes a list, if both rankings drafted lists.
 
     A click on a drafted list is a vote for the ranking that has its document higher. A held-out click on a document at position
     p stands for 1 / theta_p users whom the document attracts; in a draft it is about where the better one of both ranks puts
     it.
     """
-    theta, votes, won = np.maximum(np.asarray(examination, dtype=np.float64), _LEAST_LOOKED_AT), 0.0, 0.0
+    theta, votes, won, squares = np.maximum(np.asarray(examination, dtype=np.float64), _LEAST_LOOKED_AT), 0.0, 0.0, 0.0
     for scores, places, gains in held.lists:
         ranks, shown = np.argsort(np.argsort(-scores, kind="stable")), np.argsort(np.argsort(places))
         drafted = np.minimum(places, np.sort(places)[ranks])
         weights = theta[np.minimum(drafted, len(theta) - 1)] / theta[np.minimum(places, len(theta) - 1)]
         weights = weights * ((gains > 0.0) & (ranks != shown))
         votes += float(weights.sum())
+        squares += float((weights**2).sum())
         won += float(weights[ranks < shown].sum())
-    return (won / votes if votes else 0.5), votes / max(1, held.n_lists)
+    if not votes:
+        return 0.5, 0.0, 0.0
+    return won / votes, 0.5 * math.sqrt(squares) / votes, votes / max(1, held.n_lists)
 
 
 def lists_for(share: float, votes: float) -> int | None:

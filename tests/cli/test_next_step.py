@@ -20,15 +20,16 @@ def test_a_click_counts_as_the_users_for_whom_it_stands_where_the_draft_would_pu
     # The model has the last of three documents first, and the others behind: clicks at places 3, 1 and 2.
     scores, places = [2.0, 1.0, 3.0], [0, 1, 2]
     clicked = [(scores, places, gains) for gains in ([0, 0, 1], [1, 0, 0], [0, 1, 0])]
-    share, votes = votes_of(held_out(*clicked, n_lists=6), (1.0, 0.5, 0.25))
+    share, error, votes = votes_of(held_out(*clicked, n_lists=6), (1.0, 0.5, 0.25))
     # For the model the click at place 3: 1 / .25 users, who would all look. Against it: at place 1 once, at place 2 once.
     assert share == pytest.approx(4 / (4 + 1 + 1))
     assert votes == pytest.approx(6 / 6)
+    assert error == pytest.approx(0.5 * np.sqrt(4**2 + 1 + 1) / 6)
 
 
 def test_equal_ranks_are_no_votes():
-    share, votes = votes_of(held_out(([3.0, 2.0, 1.0], [0, 1, 2], [0, 1, 0])), (1.0, 0.5))
-    assert (share, votes) == (0.5, 0.0)
+    share, error, votes = votes_of(held_out(([3.0, 2.0, 1.0], [0, 1, 2], [0, 1, 0])), (1.0, 0.5))
+    assert (share, error, votes) == (0.5, 0.0, 0.0)
     assert lists_for(share, votes) is None
 
 
@@ -57,7 +58,7 @@ def test_votes_of_this_share_decide_after_as_many_lists_as_promised():
     ],
 )
 def test_after_lists_that_moved(gains, judged, said):
-    lines = after_moved(held_out(([1.0, 2.0, 3.0], [0, 1, 2], gains)), (1.0, 0.5, 0.25), judged)
+    lines = after_moved(held_out(*[([1.0, 2.0, 3.0], [0, 1, 2], gains)] * 9), (1.0, 0.5, 0.25), judged)
     assert len(lines) == len(said)
     for line, part in zip(lines, said, strict=True):
         assert part in line
@@ -78,3 +79,35 @@ def test_after_lists_that_were_drawn(shown, model, said):
         for lists, apart in ((1.1 * (n + more), True), (0.66 * (n + more), False)):
             a, b = (LossInterval([lists, lists * mean, lists * mean * (1 - mean)]).interval(0.975) for mean in (shown, model))
             assert (b.lower > a.upper) == apart
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("noise", "better"), [(0.4, True), (1.0, False), (2.0, False)])
+def test_held_out_clicks_foretell_the_votes_on_drafted_lists(noise, better):
+    """Today's ranking sees the attraction with noise 1, the model with more or less of it."""
+    rng, examined, held = np.random.default_rng(0), np.arange(1.0, 11.0) ** -0.9, HeldOut()
+    held.n_lists = 3000
+    won = votes = 0
+    for _ in range(3000):
+        value = rng.normal(size=10)
+        attracts = np.where(value > 0.5, 0.4, 0.03)
+        today, model = (value + each * rng.normal(size=10) for each in (1.0, noise))
+        order = np.argsort(-today)
+        clicks = (rng.random(10) < attracts[order] * examined).astype(float)
+        if clicks.any():
+            held.lists.append((model[order], np.arange(10), clicks))
+        ranks = [np.argsort(np.argsort(-scores)) for scores in (today, model)]
+        # A draft: each ranking in turn, a coin says which one begins.
+        first = rng.integers(2, size=5)
+        drafted: list[int] = []
+        for coin in first.tolist():
+            for who in (coin, 1 - coin):
+                drafted.append(min((d for d in range(10) if d not in drafted), key=ranks[who].__getitem__))
+        for d in np.array(drafted)[rng.random(10) < attracts[drafted] * examined].tolist():
+            votes += ranks[0][d] != ranks[1][d]
+            won += ranks[1][d] < ranks[0][d]
+    share, error, a_list = votes_of(held, examined)
+    assert share == pytest.approx(won / votes, abs=0.05)
+    assert a_list == pytest.approx(votes / 3000, rel=0.5)
+    assert ("A decision takes about" in after_moved(held, examined, None)[0]) == better
+    assert error < 0.02
