@@ -199,16 +199,15 @@ class ClickTrees(BoostedRanker):
         if value is None:
             return 0
         name = f"{value:g}" if isinstance(value, int | float) else str(value)
-        if name not in self._values:
-            if len(self._values) == _MOST_VALUES - 1:
-                return 0
+        if name not in self._values and len(self._values) < _MOST_VALUES - 1:
             self._values += (name,)
-        return 1 + self._values.index(name)
+        known = self._values[: _MOST_VALUES - 1]
+        return 1 + known.index(name) if name in known else 0
 
     @property
     def _odds(self) -> np.ndarray:
         """The terms of positions and of values together, by the numbers in `_grades`."""
-        return np.add.outer(self._terms[: 1 + len(self._values)], self._positions).ravel()
+        return np.add.outer(self._terms, self._positions).ravel()
 
     def _bins_of(self, X: np.ndarray) -> np.ndarray:
         bins = np.empty(X.shape, dtype=np.uint8)
@@ -248,11 +247,6 @@ class ClickTrees(BoostedRanker):
         chances = chance_of(self._scores[0], self._odds[self._grades[0]])
         pushes = np.bincount(groups, weights * (self._fractions(self._clicks[0]) - chances), n)
         return pushes, np.bincount(groups, weights * chances * (1.0 - chances), n)
-
-    def _check_state(self) -> None:
-        super()._check_state()
-        if max(int(cells.max(initial=0)) for cells in self._grades) >= MOST_POSITIONS * (1 + len(self._values)):
-            raise ValueError("the window has lists with a value of shown_on that does not exist")
 
 
 def _stepped(terms: np.ndarray, pushes: Any, curves: Any) -> np.ndarray:
