@@ -292,8 +292,8 @@ with {N_FEATURES} features, of which about 5 % are clicked. *Few texts*: {WORLDS
 {cells.kept.code}
 
 **Next to LightGBM.** It has the position as a feature. *Settings*: the number that was tried for the first seed of a world. The
-one that foretells the clicks on the last 15 % of the lists best is taken, for the other seeds too. ± standard errors over *seeds*.
-*Time*: processor time of one pass of `ClickBlendRanker` over the time of LightGBM with its one setting. Settings of
+one that foretells the clicks on the last 15 % of the lists best is taken, for the other seeds too. ± standard errors over
+*seeds*. *Time*: processor time of one pass of `ClickBlendRanker` over the time of LightGBM with its one setting. Settings of
 `ClickBlendRanker` were chosen on seed 0, which is not in the table.
 
 {main}
