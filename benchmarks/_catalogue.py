@@ -79,6 +79,15 @@ CATALOGUE: dict[str, list[Entry]] = {
         Entry("", "0 to the number of streams", "5 minutes"),
     ],
     "calls": [Entry("", "1", "1 minute")],
+    "click_logs": [
+        Entry(
+            "",
+            "1 and on, 7 for positions; settings of ours were chosen on 0",
+            "4 hours",
+            by="benchmarks.click_logs --seeds 1 --settings 6",
+            reason="hours of logs and settings",
+        )
+    ],
     "clicks": [
         Entry("Compared with PDGD", "10 to 29", "5 hours", reason="hours of simulated users"),
         Entry(

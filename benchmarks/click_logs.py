@@ -1,30 +1,42 @@
 """What does a log of displayed lists teach, next to LightGBM with the position as a feature?
 
-    python -m benchmarks.click_logs [--seeds 5] [--lists 15000] [--settings 12] [--keep FILE]
+    python -m benchmarks.click_logs [--seeds 5] [--lists 15000] [--settings 12] [--minutes M] [--keep FILE]
 
 Worlds with few texts and many lists, many texts and few lists, and no two lists alike (`_clicks_worlds`), with a truth that is
 a sum of curves, or has interactions. `ClickBlendRanker` reads each log once. LightGBM has the position as a feature, the first
-for all documents that are ranked, and the setting of 12 that foretells the clicks on the last 15 % of the lists best; then it
-learns the whole log. The page is benchmarks/results/click_logs.md.
+for all documents that are ranked, and the setting that foretells the clicks on the last 15 % of the lists best; then it learns
+the whole log. Cells are measured seed by seed, so that a run that ends early has all of them. The page is
+benchmarks/results/click_logs.md.
 """
 
 import argparse
+import functools
 import itertools
+import resource
+import subprocess
+import sys
+import tempfile
 import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks._clicks_worlds import LENGTH, N_FEATURES, WORLDS, Log, World, examination, ndcg
+from benchmarks._clicks_worlds import LENGTH, N_FEATURES, NAMES, WORLDS, Log, World, examination, ndcg
 from benchmarks._common import parser, save, table
 from benchmarks._kept import Kept, add_keep
-from online_rank import AdditiveRanker, ClickBlendRanker, ExaminedRanker, Impression
+from online_rank import AdditiveRanker, ClickBlendRanker, ExaminedRanker, Impression, load
 from online_rank.feedback import NaturalVariation
 
 #: Leaves, learning rate and rounds of LightGBM.
 _SIZES = ((15, 0.05, 200), (7, 0.05, 300), (31, 0.05, 200), (15, 0.03, 200), (31, 0.1, 100), (7, 0.1, 300))
 SETTINGS = [(objective, *size) for size, objective in itertools.product(_SIZES, ("binary", "lambdarank"))]
+#: Fewer settings, by their number: for both objectives, and of the three sizes of trees.
+_TRIED = {12: list(range(12)), 6: [0, 1, 2, 4, 5, 10], 3: [0, 2, 4]}
 _KEPT_FOR_CHOICE = 0.15
+#: The share of users who click the first document because it is the first.
+_TRUST = 0.3
 
 
 def taught(model: Any, log: Log) -> Any:
@@ -79,65 +91,223 @@ def foretold(model: Any, log: Log) -> float:
     return float(min(losses))
 
 
-def tuned(log: Log, settings: int) -> Any:
-    """LightGBM with the setting that foretells held-out clicks best."""
-    cut = int((1.0 - _KEPT_FOR_CHOICE) * len(log.X))
-    first, last = Log(*(part[:cut] for part in log)), Log(*(part[cut:] for part in log))
-    best = min(SETTINGS[:settings], key=lambda setting: foretold(boosted(first, setting), last))
-    return boosted(log, best)
-
-
-def measured(name: str, interactions: bool, seed: int, lists: int, settings: int) -> list[float]:
-    """NDCG@10 of today's ranking, of each learner, the examination at place 2, and times of ours and of one setting."""
-    world = World(name, interactions, seed)
+def measured(world: World, lists: int) -> list[float]:
+    """NDCG@10 of today's ranking and of ours, the examination at place 2, and seconds of the processor."""
     log, held_out = world.log(lists), world.held_out()
     begun = time.process_time()
     ours = taught(ClickBlendRanker(), log)
-    middle = time.process_time()
-    boosted(log, SETTINGS[0])
-    times = middle - begun, time.process_time() - middle
-    rival, before = tuned(log, settings), by_propensities(log)
+    seconds = time.process_time() - begun
+    return [quality(lambda X: X[:, -1], held_out), quality(ours.predict_one, held_out), ours.examined[1], seconds]
+
+
+def rivalled(world: World, lists: int, settings: list[int]) -> list[list[float]]:
+    """NDCG@10 of LightGBM with the position and seconds of the processor, and the loss of each setting on held-out clicks.
+
+    The setting that foretells the last lists best learns the whole log; only its seconds count. A single one needs no choice.
+    """
+    log, held_out = world.log(lists), world.held_out()
+    cut = int((1.0 - _KEPT_FOR_CHOICE) * len(log.X))
+    first, last = Log(*(part[:cut] for part in log)), Log(*(part[cut:] for part in log))
+    losses = [foretold(boosted(first, SETTINGS[setting]), last) for setting in settings] if len(settings) > 1 else [0.0]
+    begun = time.process_time()
+    rival = boosted(log, SETTINGS[settings[int(np.argmin(losses))]])
+    seconds = time.process_time() - begun
 
     def with_first(X: np.ndarray) -> Any:
         return rival.predict(np.column_stack([X, np.ones(len(X))]), raw_score=True)
 
-    earlier = float("nan") if before is None else quality(before.predict_one, held_out)
-    figures = quality(lambda X: X[:, -1], held_out), quality(ours.predict_one, held_out), quality(with_first, held_out)
-    return [*figures, earlier, ours.examined[1], *times]
+    return [[quality(with_first, held_out), seconds], losses]
+
+
+def by_door(world: World, lists: int, door: str) -> list[Any]:
+    """NDCG@10 of what a command of the shell makes of the log, None if it refuses; what it said; seconds of the processor.
+
+    The door `clicks` is `train --clicks moved`, `grades` is `grades --features last`, and `train` on these.
+    """
+    log, held_out = world.log(lists), world.held_out()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        _write(log, folder / "log.parquet")
+        if door == "clicks":
+            code, said = _run("train", folder / "log.parquet", "--clicks", "moved", "--topic", "text", "--save", folder / "m")
+        else:
+            options = "--topic", "text", "--features", "last", "--out", folder / "j.csv"
+            code, said = _run("grades", folder / "log.parquet", *options)
+            if code == 0:
+                named = "--query", "query", "--document", "document", "--grade", "grade"
+                code, more = _run("train", folder / "j.csv", *named, "--save", folder / "m")
+                said += more
+        model = load(folder / "m") if code == 0 else None
+    seconds = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+
+    def scores(X: np.ndarray) -> Any:
+        found = model.predict_one({i: dict(zip(NAMES, row, strict=True)) for i, row in enumerate(X.tolist())})
+        return [found[i] for i in range(len(X))]
+
+    return [None if model is None else quality(scores, held_out), said, seconds]
+
+
+def _write(log: Log, path: Path) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    n = len(log.X)
+    columns = {
+        "query": np.repeat(np.arange(n), LENGTH),
+        "document": log.documents.ravel(),
+        "position": np.tile(np.arange(1, LENGTH + 1), n),
+        "click": log.clicks.ravel().astype(int),
+        "text": [f"text {text}" for text in np.repeat(log.texts, LENGTH).tolist()],
+        **{name: log.X[..., j].ravel() for j, name in enumerate(NAMES)},
+    }
+    pyarrow.parquet.write_table(pyarrow.table(columns), path)
+
+
+def _run(*arguments: Any) -> tuple[int, str]:
+    """The exit code of a command, and what it wrote to stderr."""
+    done = subprocess.run([sys.executable, "-m", "online_rank", *map(str, arguments)], capture_output=True, text=True)
+    return done.returncode, done.stderr
+
+
+def positions(world: World, lists: int) -> list[float]:
+    """The estimated examination of place 2, the estimated trust in the first place, and NDCG@10."""
+    ours = taught(ClickBlendRanker(), world.log(lists))
+    return [ours.examined[1], ours.trust, quality(ours.predict_one, world.held_out())]
+
+
+class _Cells:
+    """What is measured of each world, as far as time lasts."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.kept, self.options, self._begun = Kept(options.keep), options, time.monotonic()
+
+    def part(self, cell: str, what: str, measure: Callable[[], Any]) -> Any:
+        """A part of a cell; None if it is not kept, and time is over."""
+        name = f"{cell}, {self.options.lists} lists: {what}"
+        over = time.monotonic() - self._begun > 60.0 * self.options.minutes
+        return None if over and name not in self.kept else self.kept.part(name, measure)
+
+    def settings(self, name: str, truth: str, seed: int) -> list[int]:
+        """The settings of LightGBM for a seed: those to try for the first one, then the best of these on held-out clicks."""
+        if seed == 1:
+            return _TRIED[self.options.settings]
+        losses = self.part(f"{name}, {truth}, seed 1", "LightGBM", lambda: None)[1]
+        return [_TRIED[len(losses)][int(np.argmin(losses))]]
+
+    def pair(self, name: str, interactions: bool, seed: int) -> tuple[Any, Any]:
+        """Ours and LightGBM for one seed."""
+        world, truth = World(name, interactions, seed), _truth(interactions)
+        cell, lists = f"{name}, {truth}, seed {seed}", self.options.lists
+        ours = self.part(cell, "ours", lambda: measured(world, lists))
+        return ours, ours and self.part(cell, "LightGBM", lambda: rivalled(world, lists, self.settings(name, truth, seed)))
+
+
+def _truth(interactions: bool) -> str:
+    return "interactions" if interactions else "a sum of curves"
+
+
+def _each_world() -> list[tuple[bool, str]]:
+    return list(itertools.product((True, False), WORLDS))
+
+
+def compared(cells: _Cells) -> str:
+    """The table of ours next to LightGBM."""
+    found: dict[tuple[bool, str], list[Any]] = {cell: [] for cell in _each_world()}
+    for seed in range(1, cells.options.seeds + 1):
+        for interactions, name in found:
+            pair = cells.pair(name, interactions, seed)
+            if all(pair):
+                found[interactions, name].append(pair)
+                print(f"{name}, {_truth(interactions)}, seed {seed}:", *pair, flush=True)
+    rows = []
+    for (interactions, name), pairs in found.items():
+        if not pairs:
+            continue
+        own = np.array([ours for ours, _ in pairs])
+        its = np.array([rival[0] for _, rival in pairs])
+        less, tried = own[:, 1] - its[:, 0], len(pairs[0][1][1])
+        error = f" ± {less.std(ddof=1) / np.sqrt(len(less)):.3f}" if len(less) > 1 else ""
+        figures = [
+            f"{own[:, 0].mean():.3f}",
+            f"{own[:, 1].mean():.3f}",
+            f"{its[:, 0].mean():.3f}",
+            f"{less.mean():+.3f}{error}",
+        ]
+        figures.append(f"{(own[:, 3] / its[:, 1]).mean():.1f}")
+        rows.append((f"{name}, {_truth(interactions)}", len(less), tried, *figures))
+    header = "world, truth", "seeds", "settings", "today", "`ClickBlendRanker`", "LightGBM, position", "difference", "time"
+    return table(header, rows)
+
+
+def doors(cells: _Cells) -> str:
+    """The table of what commands make of the logs of the first seed."""
+    rows, lists = [], cells.options.lists
+    for name in WORLDS:
+        world, cell = World(name, True, 1), f"{name}, interactions, seed 1"
+        clicks = cells.part(cell, "door clicks", functools.partial(by_door, world, lists, "clicks"))
+        grades = cells.part(cell, "door grades", functools.partial(by_door, world, lists, "grades"))
+        inverse = cells.part(cell, "inverse propensities", functools.partial(_by_propensities, world, lists))
+        rival = cells.pair(name, True, 1)[1]
+        if clicks is None:
+            continue
+        kept = clicks[1].partition("kept: ")[2].partition("\n")[0] or "the only way"
+        warned = "" if grades is None else "yes" if "better door" in grades[1] else "no"
+        figures = [each and each[0] for each in (clicks, grades, inverse, rival and rival[0])]
+        rows.append((name, *("" if figure is None else f"{figure:.3f}" for figure in figures), kept, warned))
+    header = (
+        "world", "`train --clicks moved`", "`grades`, then `train`", "`ExaminedRanker`", "LightGBM, position", "kept",
+        "`grades` names the better door",
+    )  # fmt: skip
+    return table(header, rows)
+
+
+def _by_propensities(world: World, lists: int) -> list[float | None]:
+    found = by_propensities(world.log(lists))
+    return [None if found is None else quality(found.predict_one, world.held_out())]
+
+
+def trusted(cells: _Cells) -> str:
+    """The table of estimated positions."""
+    rows = []
+    for name, trust in itertools.product(WORLDS, (0.0, _TRUST)):
+        world, lists = World(name, True, 7, trust), cells.options.lists
+        found = cells.part(
+            f"{name}, interactions, seed 7", f"positions, trust {trust}", functools.partial(positions, world, lists)
+        )
+        if found is not None:
+            second, estimated, value = found
+            rows.append((name, trust, f"{estimated:.2f}", f"{second:.3f}", f"{second - examination()[1]:+.3f}", f"{value:.3f}"))
+    return table(("world", "trust", "estimated", "place 2", "less the truth", "NDCG@10"), rows)
 
 
 def report(options: argparse.Namespace) -> str:
-    kept, rows = Kept(options.keep), []
-    for interactions, name in itertools.product((True, False), WORLDS):
-        found = np.array(
-            [
-                kept.part(
-                    f"{name} {interactions} {seed} {options.lists} {options.settings}",
-                    lambda seed=seed: measured(name, interactions, seed, options.lists, options.settings),  # noqa: B023
-                )
-                for seed in range(options.seeds)
-            ]
-        )
-        today, ours, rival, earlier, second, own_time, its_time = found.mean(axis=0).tolist()
-        less = ours - rival
-        error = float((found[:, 1] - found[:, 2]).std(ddof=1) / np.sqrt(len(found))) if len(found) > 1 else float("nan")
-        truth = "interactions" if interactions else "a sum of curves"
-        figures = (f"{today:.3f}", f"{ours:.3f}", f"{rival:.3f}", f"{less:+.3f} ± {error:.3f}", f"{earlier:.3f}")
-        rows.append((f"{name}, {truth}", *figures, f"{second:.3f}", f"{own_time / its_time:.1f}"))
-        print(*rows[-1], flush=True)
-    header = (
-        "world, truth", "today", "`ClickBlendRanker`", "LightGBM, position", "difference", "inverse propensities",
-        "examination of place 2", "time over LightGBM",
-    )  # fmt: skip
+    cells = _Cells(options)
+    main, shell, places = compared(cells), doors(cells), trusted(cells)
     return f"""# Logs of displayed lists
 
 NDCG@10 on the true grades of 400 other texts with 30 candidates, after a log of {options.lists:,} lists of {LENGTH} documents
-with {N_FEATURES} features, of which about 5 % are clicked. LightGBM: the best of {options.settings} settings on held-out
-clicks. *Inverse propensities*: `ExaminedRanker(AdditiveRanker())` with the examination of documents that moved, nan if no
-document is shown twice for a text. The examination of place 2 is {examination()[1]:.3f} in truth. *Time*: processor time of
-one pass of `ClickBlendRanker` over the time of LightGBM with one setting. Seeds: {options.seeds}; ± standard errors over them.
+with {N_FEATURES} features, of which about 5 % are clicked. *Few texts*: {WORLDS["few texts"]} texts;
+*many texts*: {WORLDS["many texts"]:,}; *no two alike*: no text and no document comes again.
+{cells.kept.code}
 
-{table(header, rows)}
+**Next to LightGBM.** It has the position as a feature. *Settings*: the number that was tried for the first seed of a world. The
+one that foretells the clicks on the last 15 % of the lists best is taken, for the other seeds too. ± standard errors over
+*seeds*. *Time*: processor time of one pass of `ClickBlendRanker` over the time of LightGBM with its one setting. Settings of
+`ClickBlendRanker` were chosen on seed 0, which is not in the table.
+
+{main}
+
+**By the commands.** The first seed, with interactions. `train --clicks moved` teaches several ways and keeps the one that
+foretells held-out clicks best. `grades --features last` makes a table for `train`. `ExaminedRanker(AdditiveRanker())` has the
+examination of documents that moved.
+
+{shell}
+
+**Positions.** `ClickBlendRanker.examined` and `.trust`, with interactions, where a share of the users (*trust*) clicks the
+first document because it is the first. The examination of place 2 is {examination()[1]:.3f} in truth.
+
+{places}
 """
 
 
@@ -145,7 +315,8 @@ def main() -> None:
     options = parser(__doc__)
     options.add_argument("--seeds", type=int, default=5)
     options.add_argument("--lists", type=int, default=15_000)
-    options.add_argument("--settings", type=int, default=12, choices=range(1, 13), metavar="1..12")
+    options.add_argument("--settings", type=int, default=12, choices=[*_TRIED], help="how many of LightGBM are tried")
+    options.add_argument("--minutes", type=float, default=float("inf"), help="begin no other part after this")
     add_keep(options)
     save("click_logs", report(options.parse_args()))
 

@@ -182,6 +182,21 @@ def seed(value: Any, name: str = "seed") -> None:
     integer(name, value, 0)
 
 
+def examination(value: Any) -> None:
+    """Require one probability > 0 for each position, or None.
+
+    Examples
+    --------
+    >>> examination((1.0, 0.5))
+    >>> examination((1.0, 0.0))
+    Traceback (most recent call last):
+        ...
+    ValueError: examination is (1.0, 0.0); it is one probability > 0 for each position
+    """
+    if value is not None and not (len(value) and all(0.0 < p <= 1.0 for p in value)):
+        raise ValueError(f"examination is {value}; it is one probability > 0 for each position")
+
+
 def _range(low: float | None, high: float | None, above: float | None = None, below: float | None = None) -> str:
     """The range in words, with a leading space; empty without limits."""
     if low is not None and high is not None:

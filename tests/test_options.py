@@ -108,7 +108,8 @@ FILES = ("read_clicks", "parts", "learn_shard", "TorchRanker", "verify")
 INNER = ("base", "query", "plot", "checks", "intervals")
 #: Text that users make up: names, columns, paths.
 FREE = {"name", "query", "grade", "document", "event_time", "position", "click", "propensity", "store", "text", "token", "key",
-        "origin", "directory", "statement", "command", "to", "bound", "comparator", "progress", "vector", "by"}  # fmt: skip
+        "origin", "directory", "statement", "command", "to", "bound", "comparator", "progress", "vector", "by",
+        "shown_on"}  # fmt: skip
 
 
 def kind_of(own, p):

@@ -1,9 +1,10 @@
 """`online-rank train --clicks`: a model from a log of lists that were shown, and of the clicks on them."""
 
+import functools
 import itertools
 import json
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,14 +14,16 @@ from online_rank.arguments import seconds_of
 from online_rank.base import ranker_of
 from online_rank.cli.advice import counters, leaks
 from online_rank.cli.events import events_of
-from online_rank.cli.files import check_outputs, declared
+from online_rank.cli.files import behind, check_outputs, declared, histories_of, require_no_time
+from online_rank.cli.held_out import HeldOut
+from online_rank.cli.next_step import after_drawn, after_moved
 from online_rank.cli.options import Clicks, Output
 from online_rank.cli.positions import examination_in, examined
 from online_rank.cli.printing import table
 from online_rank.cli.reading import Reading, check_files, look, warnings_as_lines
 from online_rank.cli.settings import Settings
 from online_rank.cli.train import behind_map, new_model, require_known_signs
-from online_rank.cli.ways import taught, ways
+from online_rank.cli.ways import LEARNED, taught, ways
 from online_rank.feedback.position_bias import MOST_POSITIONS
 from online_rank.stream.plan import n_features_of
 from online_rank.support.progress import counted
@@ -64,6 +67,10 @@ class ClickLog(NamedTuple):
         A model that is compared on the log.
     nested
         The fields of hits and of clicks, in JSON lines with a list each; None for rows of documents.
+    shown_on
+        The column with the device or the page, whose effect on clicks is learned.
+    missing
+        How missing values of features are read, as for `read_clicks`.
     sources
         What is read in place of the files, which were read before.
     """
@@ -80,7 +87,16 @@ class ClickLog(NamedTuple):
     examination: tuple[float, ...] | None = None
     model: Any = None
     nested: tuple[str, str] | None = None
+    shown_on: str | None = None
+    missing: str = "zero"
     sources: Sequence[Any] = ()
+
+    @property
+    def is_ubi(self) -> bool:
+        """Whether the files are of UBI, which have times."""
+        from online_rank.stream.ubi import UbiLog
+
+        return any(isinstance(source, UbiLog) for source in self.sources)
 
     def on(self, files: Sequence[str]) -> "ClickLog":
         """The log in other files. UBI is read at once; what is left out is a warning."""
@@ -102,6 +118,7 @@ class ClickLog(NamedTuple):
         """The lists of all files; with these columns as the context of the query."""
         from online_rank.stream import read_clicks
 
+        context = [*context, *(name for name in (self.shown_on,) if name is not None and name not in context)]
         names = ("query", "document", "event_time", "features", "skip_bad")
         given = {name: getattr(self.reading, name) for name in names} | {"exclude": self.reading.exclude or ()}
         if self.origin in ("above", "place"):
@@ -110,8 +127,8 @@ class ClickLog(NamedTuple):
             given["exclude"] = [*given["exclude"], self.topic]
         if self.reading.dry_run:
             given["skip_bad"] = 1.0
-        names = ("click", "position", "events", "window", "model")
-        given |= {name: getattr(self, name) for name in names} | {"shuffled": self.origin == "shuffled", "context": context}
+        others = ("click", "position", "events", "window", "model", "missing")
+        given |= {name: getattr(self, name) for name in others} | {"shuffled": self.origin == "shuffled", "context": context}
         of = "place" if self.origin == "place" else "above"
         return read_clicks(*self.sources, **given, propensity_of=of, repeated_qid="auto")
 
@@ -213,8 +230,8 @@ def read_as(files: Sequence[str], log: Clicks, reading: Reading) -> ClickLog:
         raise ValueError("--hits and --clicked go together: the fields of a list's hits and of the clicks on them")
     nested = None if log.hits is None or log.clicked is None else (log.hits, log.clicked)
     columns = log.click, log.position, log.propensity
-    made = ClickLog(files, str(log.clicks), reading, *columns, events, window, log.topic, examination, nested=nested)
-    return made.on(files)
+    made = ClickLog(files, str(log.clicks), reading, *columns, events, window, log.topic, examination)
+    return made._replace(nested=nested, shown_on=log.shown_on).on(files)
 
 
 def against(old: Any, new: Any, what: str, rival: str) -> str:
@@ -238,9 +255,11 @@ def learn(given: Clicks, settings: Settings, output: Output, ranker: str | None)
     with warnings_as_lines(output.warn):
         if not settings.files:
             raise ValueError("--clicks needs a table to learn from")
-        for option, text in (("--topic", given.topic), ("--examination", given.examination)):
+        for option, text in (("--topic", given.topic), ("--examination", given.examination), ("--shown-on", given.shown_on)):
             if text is not None and given.clicks != "moved":
                 raise ValueError(f"{option} is for --clicks moved")
+        if given.shown_on is not None and ranker is not None:
+            raise ValueError("--shown-on is for the default of --clicks moved: leave out --ranker")
         check_files(settings.test)
         log = read_as(settings.files, given, settings.reading)
         if log.reading.dry_run:
@@ -254,6 +273,10 @@ def _learn(log: ClickLog, settings: Settings, output: Output, ranker: str | None
     check_outputs([*log.files, *settings.test], save=output.save, report=output.report)
     signs = settings.signs
     log, lines = log.without_leaks()
+    if settings.history:
+        check_history(log, settings.history, settings.passes)
+        # Which columns are keys, and what else the ranker behind takes.
+        log = log._replace(model=behind(histories_of(settings.history), learner_for(log.origin, None, ranker, signs)))
     lists = log.reader()
     plan = lists.plan
     require_known_signs(signs, lists, log.files)
@@ -263,31 +286,34 @@ def _learn(log: ClickLog, settings: Settings, output: Output, ranker: str | None
     seen = log.examined(shown)
     if seen.alone:
         output.warn(f"{seen.alone:,} of {seen.lists:,} lists have a single candidate: from these nothing is learned")
-    examination = log.examination
+    examination, judged, held = log.examination, None, None
     if log.origin == "moved" and examination is None:
-        examination = _measured(log, seen.deepest, ranker, shown, output.warn)
+        examination, judged = _measured(log, seen.deepest, ranker, shown, output.warn)
     if examination is not None and len(examination) < seen.deepest and (ranker or log.examination):
         output.warn(
             f"how often positions below {len(examination)} are examined is not known: clicks there count as clicks at position "
             f"{len(examination)}"
         )
+    trust, history = 0.0, _histories(settings, log, seen, examination, shown, output.warn)
     if log.origin == "moved":
-        models = ways(ranker, examination, log.examination is not None, signs)
-        models = {name: declared(each, plan.features) if log.reading.strict else each for name, each in models.items()}
-        model, logged, value = *_best(models, log, seen, settings.passes, shown, output.warn), None
-        examination = getattr(ranker_of(model), "examined", examination)
+        models = ways(ranker, examination, log.examination is not None, signs, log.shown_on)
+        models = {name: _behind(history(), each, log, plan) for name, each in models.items()}
+        (model, held), logged = _best(models, log, seen, settings.passes, shown, output.warn)
+        value = None
+        # Also where another way is kept: it alone knows clicks that come from trust.
+        learned = ranker_of(models.get(LEARNED, model))
+        examination, trust = getattr(learned, "examined", examination), getattr(learned, "trust", 0.0)
     else:
         if settings.passes > 1:
             raise ValueError("--passes is for --clicks moved: lists that were drawn are learned once")
-        model = learner_for(log.origin, examination, ranker, signs)
-        if log.reading.strict:
-            model = declared(model, plan.features)
+        model = _behind(history(), learner_for(log.origin, examination, ranker, signs), log, plan)
         logged, value = _taught(model, log, seen, shown)
     report: dict[str, Any] = {"files": list(log.files), "origin": log.origin, **seen._asdict()}
     report |= {"features": n_features_of(model) or 0, **_figures(logged, value)}
     report["verdict"] = against(logged, value, "the model", "the logged ranking")
     if examination is not None:
-        report["examination"] = list(examination)
+        report |= {"examination": list(examination), "trust": trust}
+    report["next"] = after_drawn(logged, value) if held is None else after_moved(held, examination or (1.0,), judged)
     if settings.test:
         report["test"] = _tested(model, log.on(settings.test), examination, shown)
     if output.save is not None:
@@ -301,6 +327,41 @@ def _learn(log: ClickLog, settings: Settings, output: Output, ranker: str | None
         _print(report)
 
 
+def check_history(log: ClickLog, history: Sequence[str] | None, passes: int = 1) -> None:
+    """Raise ValueError if a `--history` cannot be read, lacks times, or would count clicks twice."""
+    made = histories_of(history)
+    if log.reading.event_time is None and not log.is_ubi:
+        require_no_time(made)
+    if made and passes > 1:
+        raise ValueError("--history counts each click once: leave out --passes")
+
+
+def _histories(
+    settings: Settings, log: ClickLog, seen: "Seen", examination: tuple[float, ...] | None, shown: bool | None, tell: Any
+) -> Callable[[], list[Any]]:
+    """What makes the transformers of `--history`, which count clicks by the examination of their positions.
+
+    Without an examination it is learned with the features first. For drawn lists it is not known; in random order
+    each document is as often at each position as any other.
+    """
+    if settings.history and log.origin == "moved" and examination is None:
+        from online_rank import ClickBlendRanker
+
+        tell("--history: how often positions are looked at is learned with the features first")
+        first, alone = ClickBlendRanker(signs=settings.signs, shown_on=log.shown_on), log._replace(model=None)
+        _taught(first, alone, seen, shown)
+        examination = tuple(min(1.0, max(_LEAST_LOOKED_AT, theta)) for theta in first.examined)
+    elif settings.history and log.origin in ("above", "place"):
+        tell("--history counts clicks at all positions alike: how often these are looked at is not known")
+    return functools.partial(histories_of, settings.history, examination if log.origin == "moved" else None)
+
+
+def _behind(histories: Sequence[Any], model: Any, log: ClickLog, plan: Any) -> Any:
+    """A new model behind histories, which refuses features that a log lacks, if this was asked for."""
+    model = behind(histories, model)
+    return declared(model, plan.features) if log.reading.strict else model
+
+
 def learner_for(origin: str, examination: tuple[float, ...] | None, ranker: str | None, signs: Mapping[str, int] | None) -> Any:
     """A new model for lists of this origin, of the kind that was named, if any was."""
     from online_rank import SwapRanker
@@ -311,19 +372,29 @@ def learner_for(origin: str, examination: tuple[float, ...] | None, ranker: str 
     return examined(new_model("ndcg@10", ranker or "additive", signs), (1.0,) if origin == "shuffled" else examination)
 
 
-def _measured(log: ClickLog, k: int, ranker: str | None, shown: bool | None, tell: Any) -> tuple[float, ...] | None:
-    """The examination by documents that moved; None if a log does not determine it and the ranker does without."""
+def _measured(
+    log: ClickLog, k: int, ranker: str | None, shown: bool | None, tell: Any
+) -> tuple[tuple[float, ...] | None, tuple[int, int] | None]:
+    """The examination by documents that moved, and how many pairs of all can be graded.
+
+    None if a log does not determine it, and the ranker does without.
+    """
+    from online_rank.feedback.judgements import n_judged
+
     try:
-        return tuple(compared(log, k, shown).known_examination)
+        positions = compared(log, k, shown)
+        return tuple(positions.known_examination), None if log.topic is None else n_judged(positions)
     except ValueError as error:
         if ranker is not None:
             raise
         tell(f"positions are learned with the features alone: {error}")
-        return None
+        return None, None
 
 
-def _best(models: dict[str, Any], log: ClickLog, seen: "Seen", passes: int, shown: bool | None, tell: Any) -> tuple[Any, Any]:
-    """The model that foretells held-out clicks best, taught the log, and the gain of the first document as shown."""
+def _best(
+    models: dict[str, Any], log: ClickLog, seen: "Seen", passes: int, shown: bool | None, tell: Any
+) -> tuple[tuple[Any, HeldOut], Any]:
+    """The model that foretells held-out clicks best, taught, with these clicks; and the gain of the first document as shown."""
     from online_rank.intervals import LossInterval
 
     logged = LossInterval()
@@ -424,6 +495,8 @@ def _print(report: dict[str, Any]) -> None:
     console.print(f"learned from {SAYS[report['origin']]}")
     if "examination" in report:
         console.print("examination of positions 1, 2, ...: " + ", ".join(f"{theta:.3f}" for theta in report["examination"]))
+    if report.get("trust"):
+        console.print(f"{report['trust']:.0%} of users click the first document because it is the first: this is no attraction")
     gains = table("gain of the first document, per list", "mean", bold=("mean",))
     test = report.get("test", {})
     for of, figures, by in (
@@ -444,6 +517,8 @@ def _print(report: dict[str, Any]) -> None:
             "shown; an estimate, if the examination above is right"
         )
     console.print(report["verdict"] + (f"\nheld out: {test['verdict']}" if "verdict" in test else ""))
+    for line in report["next"]:
+        console.print(line)
     for key, said in (("report", "report in"), ("saved", "saved to")):
         if key in report:
             console.print(f"{said} [bold]{report[key]}[/]")

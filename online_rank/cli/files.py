@@ -84,6 +84,14 @@ def histories_of(given: Sequence[str] | None, examination: Sequence[float] | Non
     return made
 
 
+def require_no_time(histories: Sequence[Any]) -> None:
+    """Raise ValueError if a transformer of `--history` needs the time of each query."""
+    if any(step.abilities.takes_time for step in histories):
+        raise ValueError(
+            "--history needs the time of each query, --event-time COLUMN; or a half-life in queries: --history brand=1000"
+        )
+
+
 def check_outputs(read: Sequence[str], **outputs: str | None) -> None:
     """Check, before anything is read, where a command writes to, by the names of its options; None for what it does not write.
 

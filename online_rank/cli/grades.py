@@ -5,14 +5,16 @@ import json
 import os
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from online_rank.cli.click_log import ClickLog, require_texts
+from online_rank.cli.click_log import ClickLog, check_history, require_texts
 from online_rank.cli.files import check_outputs
+from online_rank.cli.joined import BEFORE, joined
 from online_rank.cli.reading import look
 from online_rank.feedback import Judgement, Judgements, judgements
 from online_rank.feedback.judgements import LEAST
+from online_rank.feedback.natural_variation import UndeterminedError
 from online_rank.stream.values import arrow
 from online_rank.support.progress import counted
 
@@ -20,10 +22,18 @@ from online_rank.support.progress import counted
 _BETTER = "train --clicks moved learns from lists, and needs no pair twice: it is the better door for this log"
 
 
-def run(log: ClickLog, out: str | None, caps: Mapping[str, str | None], as_json: bool) -> None:
+def run(
+    log: ClickLog,
+    out: str | None,
+    caps: Mapping[str, str | None],
+    as_json: bool,
+    last: bool = False,
+    history: Sequence[str] | None = None,
+) -> None:
     """Write the judgements of a log to a table, and print what was counted and what was left out.
 
-    `caps` has the cap on each key as the command line gives it: N, or COLUMN=N.
+    `caps` has the cap on each key as the command line gives it: N, or COLUMN=N. With the features of the `last` row of a pair,
+    or a `history`, the table has these and the grade, and no other figures: it is ready for training.
 
     Raises
     ------
@@ -34,27 +44,37 @@ def run(log: ClickLog, out: str | None, caps: Mapping[str, str | None], as_json:
     if log.topic is None:
         raise ValueError("--topic COLUMN names the text of the query, in which a document is judged")
     limits = dict(_cap(name, text) for name, text in caps.items() if text is not None)
-    log = log._replace(reading=log.reading._replace(features=[]))
+    check_history(log, history)
+    whole, log = log, log._replace(reading=log.reading._replace(features=[]))
     if log.reading.dry_run:
         look(log.reader([str(log.topic), *limits]))
     if out is None or not out.endswith((".csv", ".parquet")):
         raise ValueError(f"--out {out or 'FILE'}: give a name that ends in .csv or .parquet")
     check_outputs(log.files, out=out)
     read: Counter[str] = Counter()
-    made = judgements(_lists(log, [*limits], read, False if as_json else None), examination=log.examination, caps=limits)
+    lists = _lists(log, [*limits], read, False if as_json else None)
+    try:
+        made = judgements(lists, examination=log.examination, caps=limits)
+    except UndeterminedError as error:
+        raise ValueError(f"{error}. {_BETTER}") from None
     if not made.judged:
         why = f": for all {made.scarce:,} pairs, fewer than {LEAST:g} click is expected. {_BETTER}" * bool(made.scarce)
         raise ValueError(f"{', '.join(log.files)}: no pair of a query and a document can be judged{why}")
     if made.scarce > len(made.judged):
         rare = f"{made.scarce:,} of {made.scarce + len(made.judged):,} pairs of a query and a document are too rare"
         warnings.warn(f"{rare}. {_BETTER}", UserWarning, stacklevel=2)
-    rows = sorted(made.judged, key=lambda one: (str(one.query), -one.attraction))
-    if out.endswith(".parquet"):
-        columns = {name: [getattr(one, name) for one in rows] for name in Judgement._fields}
-        arrow("pyarrow.parquet").write_table(arrow().table(columns), out)
-    else:
-        with open(out, "w", newline="", encoding="utf-8") as file:
-            csv.writer(file, lineterminator="\n").writerows([Judgement._fields, *rows])
+    judged = sorted(made.judged, key=lambda one: (str(one.query), -one.attraction))
+    header: Sequence[str] = Judgement._fields
+    rows: Sequence[Sequence[Any]] = judged
+    if last or history:
+        if last:
+            whole, lines = whole.without_leaks()
+            for line in lines:
+                warnings.warn(line, UserWarning, stacklevel=2)
+        names, of = joined(whole, made, last, history, limits, False if as_json else None)
+        header = [*BEFORE, *names]
+        rows = [(*(getattr(one, name) for name in BEFORE), *map(of[one[:2]].get, names)) for one in judged]
+    _write(out, header, rows)
     report = {
         "files": list(log.files),
         "lists": made.lists,
@@ -75,6 +95,16 @@ def run(log: ClickLog, out: str | None, caps: Mapping[str, str | None], as_json:
         print(json.dumps(report))
     else:
         _print(report, made, log.examination is not None)
+
+
+def _write(out: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Write a table, csv or parquet by its name."""
+    if out.endswith(".parquet"):
+        columns = dict(zip(header, map(list, zip(*rows, strict=True)), strict=True))
+        arrow("pyarrow.parquet").write_table(arrow().table(columns), out)
+    else:
+        with open(out, "w", newline="", encoding="utf-8") as file:
+            csv.writer(file, lineterminator="\n").writerows([header, *rows])
 
 
 def _cap(name: str, text: str) -> tuple[str, int]:

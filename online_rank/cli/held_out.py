@@ -19,26 +19,30 @@ class HeldOut:
     """
 
     def __init__(self) -> None:
-        self._lists: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        #: Scores, positions from 0, and gains of the documents of each list with a click.
+        self.lists: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        #: The number of all lists.
+        self.n_lists = 0
 
     def add(self, model: Any, x: Any, clicks: Any) -> None:
         """Add what a model says of a list, before it learns it."""
+        self.n_lists += 1
         if not clicks.any or len(clicks.gains) < 2:
             return
         given = model.predict_one(x)
         scores = given if isinstance(given, dict) else dict(enumerate(given))
         order = clicks.impression.order
         places = np.array(clicks.impression.positions or range(1, len(order) + 1)) - 1
-        self._lists.append((np.array([scores[document] for document in order]), places, np.array(clicks.gains)))
+        self.lists.append((np.array([scores[document] for document in order]), places, np.array(clicks.gains)))
 
     @property
     def n(self) -> int:
         """How many lists with a click there are."""
-        return len(self._lists)
+        return len(self.lists)
 
     def loss(self) -> float:
         """The mean negative log probability of a click; NaN with fewer than two lists."""
-        halves = self._lists[::2], self._lists[1::2]
+        halves = self.lists[::2], self.lists[1::2]
         if not all(halves):
             return float("nan")
         lost = clicked = 0.0
@@ -51,11 +55,11 @@ class HeldOut:
 
     @property
     def _depth(self) -> int:
-        return max(int(places.max()) for _, places, _ in self._lists) + 1
+        return max(int(places.max()) for _, places, _ in self.lists) + 1
 
     @property
     def _spread(self) -> float:
-        return float(np.sqrt(np.mean([scores.var() for scores, _, _ in self._lists]))) or 1.0
+        return float(np.sqrt(np.mean([scores.var() for scores, _, _ in self.lists]))) or 1.0
 
 
 class _Lists:

@@ -231,10 +231,16 @@ class Clicks(NamedTuple):
             **OF_CLICKS,
         ),
     ] = None
+    shown_on: Annotated[
+        str | None,
+        value(
+            "COLUMN", "For moved: the device or page; what it adds to clicks is learned, and left out in ranking.", **OF_CLICKS
+        ),
+    ] = None
 
 
 #: The options of a command that does not learn from lists without chance.
-OfChance = Annotated[Clicks, Clicks._fields[:-2]]
+OfChance = Annotated[Clicks, Clicks._fields[:-3]]
 
 
 def refuse_without_clicks(context: typer.Context) -> None:

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from online_rank.cli.files import histories_of
+from online_rank.cli.files import histories_of, require_no_time
 from online_rank.cli.options import Training
 from online_rank.cli.reading import Reading, check_files
 from online_rank.export.table import TARGETS
@@ -127,10 +127,8 @@ class Settings(Training):
         targets = [name for name, target in TARGETS.items() if "fusion" not in target.kinds]
         if self.target not in (None, *targets):
             raise ValueError(f"--for {self.target}: it is one of {', '.join(targets)}")
-        if self.reading.event_time is None and any(step.abilities.takes_time for step in histories_of(self.history)):
-            raise ValueError(
-                "--history needs the time of each query, --event-time COLUMN; or a half-life in queries: --history brand=1000"
-            )
+        if self.reading.event_time is None:
+            require_no_time(histories_of(self.history))
         # The others are compared with their own candidates while they learn.
         if self.certify and self.ranker == "perceptron" and (self.passes > 1 or "-" in self.files):
             raise ValueError("--certify needs a re-readable file and --passes 1")

@@ -18,21 +18,26 @@ HELD_OUT = 0.2
 
 
 def ways(
-    ranker: str | None, examination: tuple[float, ...] | None, given: bool, signs: Mapping[str, int] | None
+    ranker: str | None,
+    examination: tuple[float, ...] | None,
+    given: bool,
+    signs: Mapping[str, int] | None,
+    shown_on: str | None = None,
 ) -> dict[str, Any]:
     """New models, by the way in which they treat positions.
 
-    `examination` is None where the log does not determine it. If it was `given`, it is not learned again.
+    `examination` is None where the log does not determine it. If it was `given`, it is not learned again. What the
+    device or page in the entry `shown_on` of the context adds to clicks is learned, too.
     """
     from online_rank import ClickBlendRanker
     from online_rank.cli.train import new_model
 
     if ranker is not None:
         return {INVERSE: examined(new_model("ndcg@10", ranker, signs), examination)}
-    found: dict[str, Any] = {} if given else {LEARNED: ClickBlendRanker(signs=signs)}
+    found: dict[str, Any] = {} if given else {LEARNED: ClickBlendRanker(signs=signs, shown_on=shown_on)}
     if examination is not None:
         found[INVERSE] = examined(new_model("ndcg@10", "additive", signs), examination)
-        found[BOTH] = ClickBlendRanker(examination=examination, signs=signs)
+        found[BOTH] = ClickBlendRanker(examination=examination, signs=signs, shown_on=shown_on)
     return found
 
 
@@ -42,8 +47,8 @@ def taught(
     passes: int,
     read: Callable[[int], Iterator[tuple[Any, Any]]],
     tell: Callable[[str], None],
-) -> Any:
-    """The best of some models after they have learned a log; `read` opens it for a pass.
+) -> tuple[Any, HeldOut]:
+    """The best of some models after they have learned a log, and its held-out lists; `read` opens the log for a pass.
 
     In the first pass each of the last lists is foretold by all models before they learn it. With several passes these lists are
     learned only in the end: the best model reads the log again as long as it foretells their clicks better.
@@ -57,12 +62,12 @@ def taught(
         tell(f"loss on {held[best].n:,} held-out lists with a click, by what was learned before: {figures}; kept: {best}")
     model = models[best]
     if not several:
-        return model
+        return model, held[best]
     model = _repeated(model, losses[best], passes, read, begin, tell)
     for i, (x, clicks) in enumerate(read(passes)):
         if i >= begin:
             model.learn_one(x, clicks)
-    return model
+    return model, held[best]
 
 
 def _repeated(

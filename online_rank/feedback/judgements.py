@@ -48,6 +48,38 @@ class Judgement(NamedTuple):
     grade: int
 
 
+class Caps:
+    """Lists that count for one value of a key: the first ones, up to a number. A list without a value is not capped.
+
+    Parameters
+    ----------
+    most
+        The number for each key, such as ``{"session": 20}``.
+
+    Attributes
+    ----------
+    left_out : dict
+        The number of lists left out by each key.
+    """
+
+    def __init__(self, most: Mapping[str, int]) -> None:
+        for name, number in most.items():
+            arguments.integer(f"caps[{name!r}]", number, 1)
+        self._most, self._met = most, {name: Counter[Hashable]() for name in most}
+        self.left_out = dict.fromkeys(most, 0)
+
+    def counts(self, keys: Mapping[str, Hashable]) -> bool:
+        """Whether the next list counts, which has these keys."""
+        full = next((name for name, met in self._met.items() if met[keys.get(name)] >= self._most[name]), None)
+        if full is not None:
+            self.left_out[full] += 1
+            return False
+        for name, met in self._met.items():
+            if keys.get(name) is not None:
+                met[keys[name]] += 1
+        return True
+
+
 class Judgements(NamedTuple):
     """What `judgements` returns.
 
@@ -152,28 +184,16 @@ def judgements(
     which is high at the top because good documents stand there.
     """
     if examination is not None:
-        if not (len(examination) and all(0.0 < p <= 1.0 for p in examination)):
-            raise ValueError(f"examination is {examination}; it is one probability > 0 for each position")
+        arguments.examination(examination)
         k = len(examination)
-    for name, most in (caps or {}).items():
-        arguments.integer(f"caps[{name!r}]", most, 1)
     arguments.number("least", least, 0.0)
     if cuts is not None and any(b <= a for a, b in zip((0.0, *cuts), cuts, strict=False)):
         raise ValueError(f"cuts is {tuple(cuts)}; they are numbers > 0, and rise")
-    counts, met, capped = (
-        NaturalVariation(k=k),
-        {name: Counter[Hashable]() for name in caps or {}},
-        dict.fromkeys(caps or {}, 0),
-    )
+    counts, capped = NaturalVariation(k=k), Caps(caps or {})
     n, positions, total, squares = 0, 0, 0.0, 0.0
     for query, clicks, keys in lists:
-        full = next((name for name, of in met.items() if of[keys.get(name)] >= (caps or {})[name]), None)
-        if full is not None:
-            capped[full] += 1
+        if not capped.counts(keys):
             continue
-        for name, of in met.items():
-            if keys.get(name) is not None:
-                of[keys[name]] += 1
         counts.update(query, clicks)
         n += 1
         positions += len(clicks.gains)
@@ -202,8 +222,23 @@ def judgements(
     judged = [one for one, is_enough in zip(every, enough.tolist(), strict=True) if is_enough]
     scarce = int((impressions > 0.0).sum()) - len(judged)
     return Judgements(
-        judged, tuple(theta.tolist()), tuple(cuts), strength, n, capped, positions - int(impressions.sum()), scarce
+        judged, tuple(theta.tolist()), tuple(cuts), strength, n, capped.left_out, positions - int(impressions.sum()), scarce
     )
+
+
+def n_judged(counts: NaturalVariation, least: float = LEAST) -> tuple[int, int]:
+    """How many pairs of a query and a document have enough expected clicks for a grade, and the number of all pairs.
+
+    Raises
+    ------
+    ValueError
+        The log does not determine the examination.
+    """
+    theta = np.array(counts.known_examination)
+    shown, clicked = np.array(list(counts.counts.values())).reshape(-1, 2, counts.k)[:, :, : len(theta)].transpose(1, 0, 2)
+    examined = shown @ theta
+    expected = clicked.sum() / max(examined.sum(), 1e-300) * examined
+    return int((expected >= least).sum()), int((shown.sum(axis=1) > 0.0).sum())
 
 
 def _variance(gains: np.ndarray, expected: np.ndarray, squared: np.ndarray, size: float) -> float:

@@ -13,6 +13,10 @@ from online_rank.feedback.position_bias import MOST_POSITIONS, fitted_examinatio
 _FEWEST = 10.0
 
 
+class UndeterminedError(ValueError):
+    """Too few documents were shown at several positions."""
+
+
 class NaturalVariation:
     r"""Harvest the examination of each position from a log of lists that were not drawn at random.
 
@@ -103,7 +107,7 @@ class NaturalVariation:
                     f"nothing was clicked at the first {self.k} positions, or not in time: this log does not determine how "
                     "often they are examined"
                 )
-            raise ValueError(
+            raise UndeterminedError(
                 f"position {apart[0]} and position 1 share no documents that were clicked, at least {_FEWEST:.0f} times: this "
                 "log does not determine how often it is examined; take a smaller k, or a longer log"
             )

@@ -58,6 +58,9 @@ class ClickBlendRanker(BlendRanker):
         How many documents `show_one` shows, best first.
     examination
         How often each position is looked at, one probability > 0 each, the last one for all below; None: learned.
+    shown_on
+        The name of an entry of the context that says on what a list is shown, such as the device or the page. How much users
+        click there is a nuisance, too. None for none.
     signs
         `{feature: 1 or -1}`, as for `AdditiveRanker`. No tree splits by such a feature.
     relative
@@ -92,24 +95,24 @@ class ClickBlendRanker(BlendRanker):
         *,
         k: int = 10,
         examination: Sequence[float] | None = None,
+        shown_on: str | None = None,
         signs: Mapping[Any, int] | None = None,
         relative: bool = True,
         kinds: Mapping[Any, str] | None = None,
         seed: int = 0,
     ) -> None:
         arguments.integer("k", k, 1)
-        if examination is not None and not (len(examination) and all(0.0 < p <= 1.0 for p in examination)):
-            raise ValueError(f"examination is {examination}; it is one probability > 0 for each position")
-        self.k, self.examination, self.signs, self.kinds = k, examination, signs, kinds
+        self.k, self.examination, self.shown_on, self.signs, self.kinds = k, examination, shown_on, signs, kinds
         super().__init__(None, measure=measure, relative=relative, seed=seed)
 
     def _recommended(self, measure: str, relative: bool, seed: int) -> list[Ranker | RankingPipeline]:
         curves = AdditiveRanker(measure, relative=relative, signs=self.signs, kinds=self.kinds, trees=0, seed=seed)
         known = None if self.examination is None else tuple(self.examination)
-        return [curves, ClickTrees(examination=known, seed=seed)]
+        return [curves, ClickTrees(examination=known, shown_on=self.shown_on, seed=seed)]
 
     def _abilities(self) -> Abilities:
-        return super()._abilities()._replace(takes_clicks=True, takes_any_list=True, draws=True, takes_served=False)
+        able = super()._abilities()._replace(takes_clicks=True, takes_any_list=True, draws=True, takes_served=False)
+        return able if self.shown_on is None else able._replace(takes_context=True)
 
     @property
     def _own_policy(self) -> Policy:
@@ -131,9 +134,14 @@ class ClickBlendRanker(BlendRanker):
     def examined(self) -> tuple[float, ...]:
         """How often each position is looked at, over the first: as given, or as learned, down to the lowest with a click.
 
-        The clicks there, over those that trees expect of the same documents at the first position.
+        It is learned by the clicks on documents that trees find equally attractive, without clicks that come from `trust`.
         """
-        return tuple(self.examination) if self.examination is not None else self._clicked.examined
+        return tuple(self.examination) if self.examination is not None else self._clicked.looked.examination
+
+    @property
+    def trust(self) -> float:
+        """The share of users who click the first document because it is the first."""
+        return self._clicked.looked.trust
 
     def _shown(self, query: Block) -> _Shown:
         """The displayed documents of a list."""
@@ -162,7 +170,7 @@ class ClickBlendRanker(BlendRanker):
         S = np.stack([ranker_of(curves)._score_all(for_curves), self._clicked._score(for_trees.X)])
         if not teach(curves, for_curves, row):
             return False
-        self._clicked.learn_shown(for_trees.X, places, gains, w)
+        self._clicked.learn_shown(for_trees.X, places, gains, w, query.context)
         loss = 0.0
         if m > 1 and gains.any():
             step, drawn = self.step, self.draws_candidates

@@ -104,8 +104,7 @@ class ClickPerceptron(LinearRanker):
         arguments.choice("cost", cost, COSTS)
         if credit == "swap" and examination is not None:
             raise ValueError("examination goes with credit='propensity'; exchanges of pairs need none")
-        if examination is not None and not all(0.0 < p <= 1.0 for p in examination):
-            raise ValueError(f"examination is {examination}; it is one probability > 0 for each position shown")
+        arguments.examination(examination)
         arguments.number("relative_margin", relative_margin, 0.0)
         self.credit = credit
         self.examination = examination

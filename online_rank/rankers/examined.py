@@ -94,8 +94,7 @@ class ExaminedRanker(NestedRanker):
         adopt_features(self, [self._learner])
         if ranker_of(ranker).abilities.takes_clicks:
             raise TypeError(f"ranker is {ranker!r}, which learns from clicks directly")
-        if examination is not None and not (len(examination) and all(0.0 < p <= 1.0 for p in examination)):
-            raise ValueError(f"examination is {examination}; it is one probability > 0 for each position")
+        arguments.examination(examination)
         arguments.integer("k", k, 1)
         arguments.number("clip", clip, above=0.0, high=1.0)
         arguments.seed(seed)

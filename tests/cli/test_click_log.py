@@ -343,6 +343,23 @@ def test_signs_are_kept(origin, folder, tmp_path, capsys):
     assert "--sign y: " in err
 
 
+def test_what_a_device_adds_to_clicks_is_learned_and_is_no_feature(folder, tmp_path, capsys):
+    log = pd.read_csv(folder / "moved.csv", index_col=0)[:1800]
+    log["device"] = np.where(log["query"].str[-1].isin(list("13579")), "phone", "desk")
+    log = log[(log.device == "desk") | (log.position != 1) | log.click.isna()]
+    log.to_csv(tmp_path / "log.csv", index=False)
+    options = ("--clicks", "moved", "--event", "click=1", "--exclude", "topic", "--shown-on", "device")
+    code, _, err = run(capsys, str(tmp_path / "log.csv"), *options, "--examination", "none", "--save", tmp_path / "m")
+    assert code == 0, err
+    model = load(tmp_path / "m")
+    assert "device" not in model.feature_names
+    ranker = ranker_of(model)
+    if hasattr(ranker, "trust"):
+        assert ranker.learners[1].terms["phone"] < ranker.learners[1].terms["desk"]
+    code, _, err = run(capsys, str(tmp_path / "log.csv"), *options, "--ranker", "additive")
+    assert (code, "--shown-on is for the default of --clicks moved" in err) == (2, True)
+
+
 @pytest.mark.slow
 def test_lists_that_moved_tell_no_winner(folder, capsys):
     log = str(folder / "moved.csv")
@@ -352,6 +369,8 @@ def test_lists_that_moved_tell_no_winner(folder, capsys):
     out = " ".join(out.split())
     assert "this log cannot tell whether the model beats the logged ranking: its lists were not drawn" in out
     assert "an estimate, if the examination above is right" in out
+    assert "next: compare on live traffic" in out
+    assert "156 of 156 pairs" in out
 
 
 @pytest.mark.parametrize(

@@ -175,3 +175,78 @@ def test_what_does_not_fit_is_refused(arguments, message, log, tmp_path, capsys)
     assert (code, out) == (2, "")
     assert message in err
     assert not (tmp_path / "j.csv").exists()
+
+
+ROWS = """list,document,position,click,text,brand,price,user
+1,a,1,1,x,acme,1,u
+1,b,2,0,x,best,2,u
+2,b,1,0,x,best,,v
+2,a,2,1,x,acme,4,v
+3,a,1,0,y,acme,5,u
+3,b,2,1,y,best,6,u
+4,b,1,0,y,best,7,u
+4,a,2,0,y,acme,8,u
+"""
+
+
+@pytest.fixture
+def priced(tmp_path):
+    """A log with features, how often its two positions are looked at, and the options for both."""
+    (tmp_path / "log.csv").write_text(ROWS)
+    (tmp_path / "theta").write_text("1 0.5")
+    return (tmp_path / "log.csv", "--topic", "text", "--query", "list", "--examination", tmp_path / "theta")
+
+
+def table_of(capsys, tmp_path, *arguments):
+    out = tmp_path / "table.csv"
+    code, _, err = run_command(capsys, "grades", *arguments, "--out", out)
+    assert code == 0, err
+    with out.open(newline="") as file:
+        return {(row.pop("query"), row.pop("document")): row for row in csv.DictReader(file)}
+
+
+def test_features_of_the_last_row_are_joined_and_no_figures_of_clicks(priced, tmp_path, capsys):
+    rows = table_of(capsys, tmp_path, *priced, "--features", "last", "--exclude", "user")
+    assert {pair: (row["price"], row["brand"]) for pair, row in rows.items()} == {
+        ("x", "a"): ("4.0", "acme"), ("x", "b"): ("", "best"), ("y", "a"): ("8.0", "acme"), ("y", "b"): ("7.0", "best"),
+    }  # fmt: skip
+    assert set(rows["x", "a"]) == {"grade", "price", "brand"}
+
+
+def test_a_history_is_as_it_was_before_the_clicks_that_a_grade_counts(priced, tmp_path, capsys):
+    rows = table_of(capsys, tmp_path, *priced, "--history", "document=1e9")
+    shown, rate = "document 1000000000.0 impressions", "document 1000000000.0 rate"
+    # For text x both documents are new; for y, a was looked at 1 + .5 times and clicked twice, b .5 + 1 times.
+    assert [float(rows[pair][shown]) for pair in (("x", "a"), ("x", "b"))] == [0.0, 0.0]
+    assert [float(rows["y", d][shown]) for d in "ab"] == pytest.approx([1.5, 1.5])
+    overall = 2 / 3
+    assert [float(rows["y", d][rate]) for d in "ab"] == pytest.approx([(g + 20 * overall) / 21.5 for g in (2, 0)])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--history", "document"), "--history needs the time of each query"),
+        (("--history", "document=0"), "--history document=0: half_life is 0.0"),
+    ],
+)
+def test_a_history_that_cannot_be_counted_is_refused(arguments, message, priced, tmp_path, capsys):
+    code, _, err = run_command(capsys, "grades", *priced, "--out", tmp_path / "t.csv", *arguments)
+    assert code == 2
+    assert message in err
+
+
+def test_a_log_without_movement_names_the_better_door(log, tmp_path, capsys):
+    alone = log_of(100).assign(document=lambda rows: rows["query"] + rows.document)
+    alone.to_csv(tmp_path / "log.csv", index=False)
+    code, _, err = run_command(capsys, "grades", tmp_path / "log.csv", "--topic", "text", "--out", tmp_path / "j.csv")
+    assert code == 2
+    assert "does not determine" in err
+    assert "train --clicks moved learns from lists, and needs no pair twice" in err
+
+
+def test_a_feature_called_as_a_column_of_the_table_is_refused(priced, tmp_path, capsys):
+    (tmp_path / "log.csv").write_text(ROWS.replace("price", "query"))
+    code, _, err = run_command(capsys, "grades", *priced, "--out", tmp_path / "t.csv", "--features", "last")
+    assert code == 2
+    assert "the column 'query' would be a feature" in err

@@ -83,3 +83,66 @@ def test_a_service_that_begins_says_nothing_about_the_query_that_it_tries(recwar
     made = maker(Service(history=["user+brand"]))
     serve._app(made, Place(port=0), "")
     assert [str(told.message) for told in recwarn if "has a key" in str(told.message)] == []
+
+
+def clicked_log(tmp_path, moved=True):
+    """Lists of two of three documents, one an hour, in both orders; or of new documents in one order. The brand decides."""
+    lines = ["query,document,position,click,time,user,brand,price"]
+    for t in range(120):
+        shown = [(t + k) % 3 for k in range(2)]
+        shown = shown[:: -1 if moved and t // 3 % 2 else 1]
+        names = [f"d{d if moved else 3 * t + d}" for d in range(3)]
+        lines += [
+            f"q{t},{names[d]},{place},{int(d == 1 and (place == 1 or t % 2))},{T + 3600 * t},u{t % 2},b{d},{d}.5"
+            for place, d in enumerate(shown, start=1)
+        ]
+    (tmp_path / "clicks.csv").write_text("\n".join(lines) + "\n")
+    return "clicks.csv", "--clicks", "moved", "--event-time", "time", "--history", "brand"
+
+
+def test_clicks_are_counted_by_the_examination_of_their_positions(run, tmp_path):
+    (tmp_path / "theta").write_text("1 0.5")
+    log = clicked_log(tmp_path)
+    code, _, err = run("train", *log, "--exclude", "user", "--examination", "theta", "--save", "m", "-q")
+    assert code == 0, err
+    history = load("m")["History"]
+    assert history.examination == (1.0, 0.5)
+    assert history.n_keys == 3
+    # b1 is clicked always at place 1, at place 2 half of the time; over .5 that is always, too.
+    rates = {name: x["brand 7d rate"] for name, x in history.transform_one({b: {"brand": b} for b in ("b0", "b1")}).items()}
+    assert rates["b1"] > 3 * rates["b0"]
+    code, _, err = run("train", *log, "--exclude", "user", "--ranker", "additive", "--save", "n", "-q")
+    assert code == 0, err
+    assert load("n")["History"].examination[1] < 1.0
+
+
+def test_positions_of_a_log_without_movement_are_learned_before_a_history(run, tmp_path):
+    log = clicked_log(tmp_path, moved=False)
+    code, _, err = run("train", *log, "--history", "document+user=500", "--exclude", "user", "--save", "m")
+    assert code == 0, err
+    assert "how often positions are looked at is learned with the features first" in err
+    first, second = list(load("m").steps.values())[:2]
+    assert first.examination == second.examination
+    assert first.examination[0] == 1.0
+    assert second.by == ("document", "user")
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--passes", "2"), "--history counts each click once: leave out --passes"),
+        (("--history", "brnd"), "no column 'brnd'"),
+        (("--history", "brand=0"), "--history brand=0: half_life is 0.0"),
+    ],
+)
+def test_a_history_of_clicks_that_cannot_be_counted_is_refused(options, told, run, tmp_path):
+    code, _, err = run("train", *clicked_log(tmp_path), *options)
+    assert code == 2
+    assert told in err
+
+
+def test_a_history_of_clicks_needs_times(run, tmp_path):
+    log = clicked_log(tmp_path)
+    code, _, err = run("train", *log[:3], *log[5:])
+    assert code == 2
+    assert "--history needs the time of each query" in err

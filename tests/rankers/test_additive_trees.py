@@ -398,3 +398,36 @@ def test_the_certificate_bounds_what_was_served(served):
     outer = hedge.account.mixability_gap + hedge.account.served - hedge.account.mixed
     assert certificate.bound("blend_bound") == pytest.approx(against.min() + outer)
     assert certificate.loss <= certificate.bound("blend_bound")
+
+
+def test_trees_count_what_teaches_and_not_queries(served):
+    """The window, growth, leaves and the evidence for candidates are as they were after queries that teach nothing."""
+    model = copy.deepcopy(served)
+
+    def parts():
+        state = vars(declared_state(trees_of(model)))
+        return {name: np.copy(value) for name, value in state.items() if isinstance(value, np.ndarray)}
+
+    before = parts()
+    for X, _ in queries(50, seed=9):
+        model.learn_one(X, np.zeros(len(X), int))
+        model.learn_one(X, np.arange(len(X)) % 2, w=0.0)
+    after = parts()
+    assert {"bins", "queries", "numbers", "blend"} <= set(before)
+    for name in before:
+        assert np.array_equal(before[name], after[name]), name
+
+
+def test_leaves_shrink_by_the_weight_of_what_they_have_seen(served):
+    """Queries of half the weight count half."""
+    added = []
+    for w in (1.0, 0.5):
+        model = copy.deepcopy(served)
+        # A weight above those before: all weights are relative to the heaviest.
+        for X, y in queries(3, seed=9):
+            model.learn_one(X, y, w=w)
+        growth = trees_of(model).growth
+        n = min(trees_of(served).n_trees, trees_of(model).n_trees)
+        seen = slice(leaves.SEEN, leaves.AGE)
+        added.append((growth.trees[:n, seen] - trees_of(served).growth.trees[:n, seen]).sum(axis=1).max())
+    assert added[1] == pytest.approx(0.5 * added[0], rel=0.05)

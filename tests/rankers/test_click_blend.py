@@ -52,7 +52,7 @@ def test_without_trees_positions_are_the_log_odds_of_their_clicks():
         trees.learn_one([[0.0], [0.0]], Impression((0, 1)).clicked(clicked))
     # What all documents have in common is in the trees, too.
     assert np.diff(trees.positions[:2]) == pytest.approx(np.log(1 / 3), abs=0.02)
-    assert trees.examined[1] == pytest.approx(0.5, abs=0.01)
+    assert trees.looked.examination[1] == pytest.approx(0.5, abs=0.01)
     assert trees.predict_one([[0.0], [0.0]])[0] == trees.predict_one([[0.0], [0.0]])[1]
 
 
@@ -96,7 +96,7 @@ def test_clicks_of_other_documents_and_positions_that_do_not_exist_are_no_model(
     trees = taught(ClickTrees(), 30)
     whole = to_bytes(trees)
     assert to_bytes(from_bytes(whole)) == whole
-    for name, wrong in (("_clicks", trees._clicks[0][1:]), ("_grades", trees._grades[0] + 100)):
+    for name, wrong in (("_clicks", trees._clicks[0][1:]), ("_grades", trees._grades[0] + 6400)):
         right = getattr(trees, name)
         setattr(trees, name, (wrong, *right[1:]))
         with pytest.raises(ValueError, match=r"window|_grades"):
@@ -167,3 +167,45 @@ def test_sparse_rows_are_learned_in_the_order_displayed():
     for _ in range(20):
         model.learn_one(X, Impression((2, 0)).clicked([0]))
     assert model.rank_one(X)[0] == 0
+
+
+def test_the_term_of_a_device_is_the_log_odds_of_its_clicks():
+    # Documents are alike: on the phone every second list has a click at the first place, elsewhere every fourth.
+    trees = ClickTrees(rate=50.0, shown_on="device")
+    for t in range(800):
+        device = ("phone", "desk", None)[t % 3]
+        clicked = [0] if t // 3 % (2 if device == "phone" else 4) == 0 else []
+        trees.learn_one([[0.0], [0.0]], Impression((0, 1)).clicked(clicked), context={"device": device})
+    assert set(trees.terms) == {"phone", "desk"}
+    assert trees.terms["phone"] - trees.terms["desk"] == pytest.approx(np.log(3), abs=0.1)
+    assert trees.terms["desk"] == pytest.approx(0.0, abs=0.1)
+    again = from_bytes(to_bytes(trees))
+    assert again.terms == trees.terms
+    assert to_bytes(again) == to_bytes(trees)
+
+
+def test_numbers_of_pages_are_values_and_too_many_count_as_none():
+    trees = ClickTrees(shown_on="page")
+    for page in (1, 1.0, 2, "2", *range(3, 90)):
+        trees.learn_one([[0.0], [0.0]], Impression((0, 1)).clicked([0]), context={"page": page})
+    assert [*trees.terms][:3] == ["1", "2", "3"]
+    assert len(trees.terms) == 63
+    assert trees._number_of(({"page": 89},)) == 0
+    with pytest.raises(TypeError, match="shown_on is 3"):
+        ClickTrees(shown_on=3)
+
+
+@pytest.mark.slow
+def test_what_a_device_adds_is_not_taken_for_what_its_users_ask():
+    """Users of the phone click more, and ask for what they see as `asks`; a device without a term makes that a feature."""
+    rng = np.random.default_rng(0)
+    models = [ClickBlendRanker(shown_on=name) for name in ("device", None)]
+    for _ in range(1500):
+        phone = rng.random() < 0.5
+        X = np.column_stack([np.full(5, phone + 0.1 * rng.normal()), rng.normal(size=5)])
+        clicked = np.flatnonzero(rng.random(5) < EXAMINED[:5] * np.where(X[:, 1] > 0, 0.3, 0.1) * (2.0 if phone else 0.5))
+        shown = Impression(range(5)).clicked(clicked.tolist())
+        models[0].learn_one(X, shown, context={"device": "phone" if phone else "desk"})
+        models[1].learn_one(X, shown)
+    assert models[0].learners[1].terms["phone"] - models[0].learners[1].terms["desk"] > 0.5
+    assert models[0].learners[1].importance[0] < models[1].learners[1].importance[0]

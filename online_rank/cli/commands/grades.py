@@ -1,18 +1,30 @@
 """`online-rank grades`."""
 
+from enum import StrEnum
 from typing import Annotated
 
 from online_rank.cli.declaring import value
-from online_rank.cli.options import Clicks, Files, Json
+from online_rank.cli.options import Clicks, Files, Histories, Json
 from online_rank.cli.reading import Reading, warned_on_stderr
 
+#: From which row of a pair its features are taken.
+Row = StrEnum("Row", ["last"])
 _CAP = "Lists that count for one {}, the first ones; COLUMN={} without it."
 
 
 def grades(
     files: Files,
-    log: Annotated[Clicks, [name for name in Clicks._fields[1:] if name != "propensity"]],
-    reading: Annotated[Reading, ("query", "document", "dry_run", "skip_bad", "event_time")],
+    log: Annotated[Clicks, [name for name in Clicks._fields[1:] if name not in ("propensity", "shown_on")]],
+    reading: Annotated[Reading, ("query", "document", "dry_run", "skip_bad", "event_time", "exclude")],
+    row: Annotated[
+        Row | None,
+        value(
+            "last",
+            "Add the features of each pair, from its last row; the table then has these and grades alone, to train on.",
+            "--features",
+        ),
+    ] = None,
+    history: Histories = None,
     out: Annotated[str | None, value("FILE", "Write the judgements to this table (csv or parquet).")] = None,
     per_session: Annotated[str | None, value("[COLUMN=]N", _CAP.format("session", "session"))] = None,
     per_user: Annotated[str | None, value("[COLUMN=]N", _CAP.format("user", "user"))] = None,
@@ -27,4 +39,5 @@ def grades(
     from online_rank.cli.grades import run
 
     with warned_on_stderr():
-        run(read_as(files, log, reading), out, {"session": per_session, "user": per_user}, json)
+        caps = {"session": per_session, "user": per_user}
+        run(read_as(files, log, reading), out, caps, json, row is not None, history)

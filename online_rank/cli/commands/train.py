@@ -8,9 +8,9 @@ from online_rank.cli.options import Checkpoints, Clicks, Output, Training, refus
 #: What applies to a log of clicks.
 _WITH_CLICKS = {
     "files", "clicks", "query", "document", "click", "position", "propensity", "event", "feedback_window", "topic", "hits",
-    "clicked", "examination",
+    "clicked", "examination", "shown_on",
     "features", "exclude", "event_time", "ranker", "save", "json", "quiet", "test", "sign", "report", "strict",
-    "dry_run", "skip_bad", "passes",
+    "dry_run", "skip_bad", "passes", "history",
 }  # fmt: skip
 
 
