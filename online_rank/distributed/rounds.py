@@ -76,7 +76,7 @@ def learn_files(
     progress: bool | None = None,
     **options: Any,
 ) -> Training:
-    """Teach a model from files on several machines, by iterative parameter mixing.
+    r"""Teach a model from files on several machines, by iterative parameter mixing.
 
     The files are divided into `shards` x `rounds` parts of whole queries (`online_rank.stream.parts`). In each round the
     next `shards` of them are learned, each by a copy of the model; then the copies are mixed into one (`mix`). The result
@@ -119,7 +119,7 @@ def learn_files(
     >>> from online_rank.distributed import learn_files
     >>> path = os.path.join(tempfile.mkdtemp(), "log.txt")
     >>> with open(path, "w") as file:
-    ...     _ = file.write("1 qid:1 1:0.5\\n0 qid:1 1:0.1\\n1 qid:2 1:7\\n0 qid:2 1:2\\n")
+    ...     _ = file.write("1 qid:1 1:0.5\n0 qid:1 1:0.1\n1 qid:2 1:7\n0 qid:2 1:2\n")
     >>> learn_files(PerceptronRanker(), [path], shards=2).queries
     2
     """

@@ -1,8 +1,8 @@
 """Learning from a DataFrame on a Spark cluster (extra `spark`).
 
-The rows are divided once into shards, by a hash of the query, and sorted in each; this is kept on the cluster (`persist`). Each
-round is a job that maps the shards of a stretch of queries, in Arrow, over Python workers, and gathers their models. A task that
-is run again, after its worker was killed, finds the same rows in the same order, and ends with the same bits.
+The rows are divided once into shards, by a hash of the query, and sorted in each; this is kept on the cluster (`persist`).
+Each round is a job that maps the shards of a stretch of queries, in Arrow, over Python workers, and gathers their models. A task
+that is run again, after its worker was killed, finds the same rows in the same order, and ends with the same bits.
 """
 
 import copy
@@ -74,9 +74,9 @@ def train(
 ) -> Training:
     """Teach a model from a DataFrame of Spark, a row for each document, by iterative parameter mixing.
 
-    In each round `shards` copies of the model learn a stretch of the queries, each its part, and are mixed into one (`mix`). The
-    result depends only on the rows and the arguments. It is the same, bit for bit, for any number of executors, any order or
-    partition of the rows, and after tasks that failed and were run again.
+    In each round `shards` copies of the model learn a stretch of the queries, each its part, and are mixed into one (`mix`).
+    The result depends only on the rows and the arguments. It is the same, bit for bit, for any number of executors, any order
+    or partition of the rows, and after tasks that failed and were run again.
 
     Parameters
     ----------
@@ -224,7 +224,10 @@ class _Rows:
         lacking = [self._query, self._grade, *([] if self._time is None else [self._time])]
         is_bad = F.isnan(grade) | (grade < 0) | (grade != F.floor(grade))
         n, digest, n_bad, *n_lacking = self._sorted.agg(
-            F.count(F.lit(1)), F.bit_xor(self._of(_HASH)), F.count_if(is_bad), *(F.count_if(self._of(name).isNull()) for name in lacking)
+            F.count(F.lit(1)),
+            F.bit_xor(self._of(_HASH)),
+            F.count_if(is_bad),
+            *(F.count_if(self._of(name).isNull()) for name in lacking),
         ).first()
         if not n:
             raise ValueError("dataframe has no rows")
@@ -300,5 +303,7 @@ def _taken(types: dict[str, str], roles: list[str], options: dict[str, Any]) -> 
         kind = types[name]
         if name not in (options.get("exclude") or ()) and kind not in (*_NUMBERS, *_TIMES, *_TEXTS, "boolean", "array", "void"):
             remedy = "make it an array by vector_to_array" if kind == "vectorudt" else "select its parts"
-            raise TypeError(f"dataframe: column {name!r} is of type {kind}, which is no feature: {remedy}, or name it in exclude=")
+            raise TypeError(
+                f"dataframe: column {name!r} is of type {kind}, which is no feature: {remedy}, or name it in exclude="
+            )
     return [name for name in names if name not in (options.get("exclude") or ())]
