@@ -201,6 +201,7 @@ def cost(truth: str, n_files: int, n_queries: int, shards: int, rounds: int, tur
                 sent = learn(model)
                 used, wall = seconds_of_all() - before, time.perf_counter() - start
                 found.setdefault(who, []).append([used, wall, sent, *each_ndcg(model, test)])
+                print(f"{who}: {used:.1f} processor s, {wall:.0f} s, NDCG@10 {np.mean(found[who][-1][3:]):.4f}", flush=True)
     rows, alone = [], np.median(found["one process"], axis=0)
     for who, figures in found.items():
         middle = np.median(figures, axis=0)

@@ -1,8 +1,8 @@
 """Learning from a DataFrame on a Spark cluster (extra `spark`).
 
 The rows are divided once into shards, by a hash of the query, and sorted in each; this is kept on the cluster (`persist`).
-Each round is a job that maps the shards of a stretch of queries, in Arrow, over Python workers, and gathers their models. A task
-that is run again, after its worker was killed, finds the same rows in the same order, and ends with the same bits.
+Each round is a job that maps the shards of a stretch of queries, in Arrow, over Python workers, and gathers their models. A
+task that is run again, after its worker was killed, finds the same rows in the same order, and ends with the same bits.
 """
 
 import copy
