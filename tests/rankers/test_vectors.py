@@ -348,9 +348,9 @@ def test_machines_average_the_matrices_of_vectors():
     # Only one machine met vectors; of two lengths the one with more queries is taken.
     alone = mix([taught(fork(AdditiveRanker()), 8), fork(AdditiveRanker())], AdditiveRanker())
     assert alone.vector_columns.n_votes == 8
-    other = AdditiveRanker()
+    (name,), other = alone.vector_columns.names, AdditiveRanker()
     for _ in range(3):
-        other.learn_one([{"x": [1.0, 2.0]}, {"x": [2.0, 0.5]}], [0, 1])
+        other.learn_one([{name: [1.0, 2.0]}, {name: [2.0, 0.5]}], [0, 1])
     ways = [mix(pair) for pair in ([taught(AdditiveRanker(), 8), other], [other, taught(AdditiveRanker(), 8)])]
     assert [set(way.vector_columns.lengths.values()) for way in ways] == [{*alone.vector_columns.lengths.values()}] * 2
 

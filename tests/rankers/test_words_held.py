@@ -180,16 +180,16 @@ def test_words_that_machines_begin_have_lost_what_was_lost_once():
         shards[2].learn_one(x, y)
     mixed = mix(shards, base)
     before, after = base.account.served, sum(one.words_beside.account.served for one in shards[:2])
-    assert before > 0.5
+    assert before > 0.3
     assert mixed.words_beside.account.served == pytest.approx(after + shards[2].account.served - 2.0 * before)
     assert (mixed.words_beside.losses < mixed.words_beside.account.served + 1.0 + 8.0).all()
 
 
 def test_words_of_machines_are_no_more_than_one_may_have(monkeypatch):
     monkeypatch.setattr(worded, "WORDS_OF_FEATURE", 1)
+    monkeypatch.setattr(AdditiveRanker, "max_features", 40)
     shards = [AdditiveRanker(kinds={"title": "text"}, trees=0) for _ in range(2)]
     for k, shard in enumerate(shards):
-        shard.max_features = 40
         for t in range(10):
             shard.learn_one([{"title": f"a{k}{t}{i} b{k}{t}{i}"} for i in range(2)], [0, 1])
     with pytest.warns(UserWarning, match="has the most words"):
