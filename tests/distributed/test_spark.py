@@ -42,13 +42,14 @@ def session():
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "OFF",
-        "spark.pyspark.python": sys.executable,
         "spark.driver.host": "127.0.0.1",
     }
     # Two tasks at once, each tried up to four times.
-    session = SparkSession.builder.master("local[2,4]").config(map=settings).getOrCreate()
-    yield session
-    session.stop()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        session = SparkSession.builder.master("local[2,4]").config(map=settings).getOrCreate()
+        yield session
+        session.stop()
 
 
 @pytest.fixture(scope="module")
