@@ -5,19 +5,21 @@
 quality  K shards that are mixed after every 16, 64 or 256 queries of each: NDCG@10 of what is then served, cumulative loss and
          its bound, on synthetic streams. Shards are learned one after the other here: their number is all that matters.
 real     The same on the folds of MQ2008, compared with one process.
-cost     Processor and wall seconds of Dask with one and two workers and of a plain loop over the same files, bytes on the wire.
+cost     Processor and wall seconds of Spark and of one process over the same parquet files of a stream like MQ2008, bytes of
+         models sent, and NDCG@10 on held-out queries.
 
 Each part writes its file. No setting was chosen on any of these data.
 """
 
-import hashlib
+import contextlib
+import itertools
 import math
 import os
-import resource
 import statistics
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -26,18 +28,20 @@ import numpy as np
 
 from benchmarks._common import RESULTS, parser, save, table
 from benchmarks._data import MQ2008, folds, known_folders
-from online_rank import LossTracker, PerceptronRanker, StreamScaler, read
-from online_rank.distributed import fork, learn_shard, mix, to_bytes
+from online_rank import AdditiveRanker, LossTracker, PerceptronRanker, StreamScaler, read
+from online_rank.distributed import fork, mix
+from online_rank.distributed.spark import train as spark_train
 from online_rank.metrics import metric
 from online_rank.query import query_offsets
-from online_rank.stream import write_letor
 from online_rank.stream.synth import NoisyTeacher
+from online_rank.stream.weblike import WebLike
 
 SHARDS = (1, 4, 16, 64, 256)
 PERIODS = (16, 64, 256)
 PASSES = (1, 5, 20)
 _STREAM, _HELD_OUT = 16_384, 1_000
 _FEATURES, _DOCUMENTS = 40, 20
+_HELD_OUT_SEED = 10_000
 
 Query = tuple[np.ndarray, np.ndarray]
 
@@ -147,96 +151,96 @@ def split(block: Any) -> list[Query]:
     return [(block.X[a:b], block.y[a:b]) for a, b in pairwise(offsets)]
 
 
-def seconds(call: Callable[[], None]) -> tuple[float, float]:
-    """Processor seconds, of ended child processes too, and wall seconds of a call."""
-
-    def used() -> float:
-        both = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-        return sum(usage.ru_utime + usage.ru_stime for usage in both)
-
-    before, start = used(), time.perf_counter()
-    call()
-    return used() - before, time.perf_counter() - start
+def mq2008_like(n_queries: int, seed: int, truth: str) -> WebLike:
+    """A stream with as many features, documents and grades of each as MQ2008 has."""
+    shares = 0.81, 0.13, 0.06
+    return WebLike(n_queries, truth=truth, n_features=46, n_documents=(8, 30), grade_shares=shares, seed=seed, world_seed=0)
 
 
-def digest(model: Any) -> str:
-    return hashlib.sha256(to_bytes(model)).hexdigest()[:12]
+def written(path: Path, n_queries: int, seed: int, truth: str) -> str:
+    """Write a parquet file of a stream, a row for each document; gives its path."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    queries = list(mq2008_like(n_queries, seed, truth))
+    X, y = (np.concatenate(part) for part in zip(*queries, strict=True))
+    ids = np.repeat(np.arange(n_queries) + seed * n_queries, [len(grades) for _, grades in queries])
+    pq.write_table(pa.table({"query": ids, "grade": y, **{f"f{j}": X[:, j] for j in range(X.shape[1])}}), path)
+    return str(path)
 
 
-def cost(n_files: int, n_queries: int, repeats: Sequence[int], turns: int) -> list[list[str]]:
-    """Rows (MB read, who, processor s, of the plain loop, of it the client, wall s, MB sent, digest).
-
-    The files are read `repeats` times, as if there were this many copies.
-    """
-    from online_rank.distributed.dask import local_client, train
-
-    def model() -> Any:
-        return StreamScaler() | PerceptronRanker()
-
-    rows: dict[tuple[int, str], list[tuple[float, float, float, float]]] = {}
-    digests: dict[tuple[int, str], str] = {}
-    sent: dict[tuple[int, str], int] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        files = [Path(folder) / f"{k}.txt" for k in range(n_files)]
-        for k, file in enumerate(files):
-            queries = list(NoisyTeacher(n_queries, n_features=136, n_documents=100, seed=k))
-            X, y = (np.concatenate(part) for part in zip(*queries, strict=True))
-            write_letor(file, np.round(X, 4), y, np.repeat(np.arange(n_queries) + k * n_queries, 100))
-        size = sum(file.stat().st_size for file in files)
-
-        def plain(repeat: int) -> None:
-            alone = model()
-            for X, y in read(files * repeat):
-                alone.learn_one(X, y)
-            digests[repeat, "plain loop"] = digest(alone)
-
-        for turn in range(turns + 1):
-            # The first turn is not counted, nor need it be long.
-            for repeat in repeats if turn else repeats[:1]:
-                used, wall = seconds(lambda repeat=repeat: plain(repeat))  # type: ignore[misc]
-                measured = {"plain loop": (used, used, wall)}
-                for n in (1, 2):
-                    # Dask's memory of what its workers used ends with them: they are asked while they live.
-                    with local_client(n) as client:
-                        client.run(warm)
-                        before = sum(client.run(own_seconds).values())
-                        mixed = model()
-                        mine, start = time.process_time(), time.perf_counter()
-                        training = train(client, mixed, files * repeat, shards=n_files * repeat, measure=None)
-                        wall = time.perf_counter() - start
-                        mine = time.process_time() - mine
-                        used = mine + sum(client.run(own_seconds).values()) - before
-                    name = f"Dask, {n} worker{'s' * (n > 1)}"
-                    measured[name] = used, mine, wall
-                    digests[repeat, name], sent[repeat, name] = digest(mixed), training.bytes_sent
-                for name, figures in measured.items():
-                    if turn:
-                        rows.setdefault((repeat, name), []).append((*figures, figures[0] / measured["plain loop"][0]))
-    return [
-        [
-            f"{size * repeat / 1e6:,.0f}",
-            name,
-            f"{statistics.median(v[0] for v in values):.2f}",
-            f"{statistics.median(v[3] for v in values):.3f}",
-            f"{statistics.median(v[1] for v in values):.2f}" if (repeat, name) in sent else "",
-            f"{statistics.median(v[2] for v in values):.2f}",
-            f"{sent.get((repeat, name), 0) / 1e6:.2f}",
-            digests[repeat, name],
-        ]
-        for (repeat, name), values in sorted(rows.items(), key=lambda row: row[0][0])
-    ]
+def seconds_of_all() -> float:
+    """Processor seconds of this process and all that it started, those that ended included."""
+    parents, used = {}, {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = stat.read_text().rpartition(")")[2].split()
+            parents[stat.parent.name], used[stat.parent.name] = fields[1], sum(map(int, fields[11:15]))
+    mine = {str(os.getpid())}
+    while more := {pid for pid, parent in parents.items() if parent in mine} - mine:
+        mine |= more
+    return sum(used.get(pid, 0) for pid in mine) / os.sysconf("SC_CLK_TCK")
 
 
-def warm() -> None:
-    """Import what learning a shard needs, and load its kernels."""
-    import io
+def cost(truth: str, n_files: int, n_queries: int, shards: int, rounds: int, turns: int) -> list[list[str]]:
+    """Rows (who, processor s, of one process, wall s, MB of models sent, NDCG@10 on held-out queries, less one process)."""
+    found: dict[str, list[list[float]]] = {}
+    with tempfile.TemporaryDirectory() as folder, local_spark() as spark:
+        files = [written(Path(folder) / f"{k:03}.parquet", n_queries, k, truth) for k in range(n_files)]
+        test = list(read(written(Path(folder) / "test.parquet", 3_000, _HELD_OUT_SEED, truth), query="query", grade="grade"))
+        taught_by_read(AdditiveRanker(), files[:1], 500)  # Loads the kernels.
 
-    learn_shard(to_bytes(StreamScaler() | PerceptronRanker()), read(io.StringIO("1 qid:1 1:1 2:0\n0 qid:1 1:0 2:1\n")))
+        def on_spark(model: Any) -> float:
+            rows = spark.read.parquet(*files)
+            return spark_train(rows, "query", "grade", model, shards=shards, rounds=rounds, measure=None).bytes_sent
+
+        ways = {"one process": lambda model: taught_by_read(model, files), f"Spark, {shards} shards, {rounds} rounds": on_spark}
+        for _ in range(turns):
+            for who, learn in ways.items():
+                model, before, start = AdditiveRanker(), seconds_of_all(), time.perf_counter()
+                sent = learn(model)
+                used, wall = seconds_of_all() - before, time.perf_counter() - start
+                found.setdefault(who, []).append([used, wall, sent, *each_ndcg(model, test)])
+                print(f"{who}: {used:.1f} processor s, {wall:.0f} s, NDCG@10 {np.mean(found[who][-1][3:]):.4f}", flush=True)
+    rows, alone = [], np.median(found["one process"], axis=0)
+    for who, figures in found.items():
+        middle = np.median(figures, axis=0)
+        less = with_error((middle[3:] - alone[3:]).tolist()) if who != "one process" else ""
+        sums = [f"{middle[0]:.1f}", f"{middle[0] / alone[0]:.2f}", f"{middle[1]:.0f}", f"{middle[2] / 1e6:.0f}"]
+        rows.append([who, *sums, f"{middle[3:].mean():.4f}", less])
+    return rows
 
 
-def own_seconds() -> float:
-    """Processor seconds of this process."""
-    return time.process_time()
+def taught_by_read(model: Any, files: Sequence[str], most: int | None = None) -> float:
+    for X, y in itertools.islice(read(files, query="query", grade="grade"), most):
+        model.learn_one(X, y)
+    return 0.0
+
+
+def each_ndcg(model: Any, queries: Sequence[Query]) -> list[float]:
+    """NDCG@10 of each query in which it is defined."""
+    found = []
+    for x, y in queries:
+        if (y != y[0]).any():
+            measured: Any = metric("ndcg@10")
+            measured.update(y, model.predict_one(x))
+            found.append(measured.get())
+    return found
+
+
+@contextlib.contextmanager
+def local_spark() -> Iterator[Any]:
+    """Spark on this machine, with two cores, after its start and one job."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    from pyspark.sql import SparkSession
+
+    settings = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.driver.memory": "4g"}
+    spark = SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
+    spark.range(1000).repartition(4).mapInArrow(lambda batches: batches, "id long").collect()
+    try:
+        yield spark
+    finally:
+        spark.stop()
 
 
 def picture(found: dict[tuple[int, int], np.ndarray]) -> str:
@@ -279,10 +283,12 @@ def main(arguments: Any = None) -> None:
     options = parser(__doc__)
     options.add_argument("--only", default="quality,real,cost")
     options.add_argument("--seeds", type=int, default=5, help="streams, or orders of each fold")
-    options.add_argument("--files", type=int, default=8)
-    options.add_argument("--queries", type=int, default=500, help="in each file")
-    options.add_argument("--repeats", default="1,8", help="how often the files are read, for each size of the job")
-    options.add_argument("--turns", type=int, default=5)
+    options.add_argument("--files", type=int, default=20)
+    options.add_argument("--queries", type=int, default=5_000, help="in each file")
+    options.add_argument("--shards", type=int, default=4)
+    options.add_argument("--rounds", type=int, default=8)
+    options.add_argument("--turns", type=int, default=1)
+    options.add_argument("--truth", default="additive", help="linear, additive or forest")
     given = options.parse_args(arguments)
     for part in given.only.split(","):
         if part == "quality":
@@ -309,16 +315,15 @@ def main(arguments: Any = None) -> None:
             save("distributed_mq2008", "\n\n".join([text, table(header, real_rows(real(given.seeds)))]))
         elif part == "cost":
             text = (
-                f"# Processor time on Dask\n\n{given.files} files of LETOR text, {given.queries} queries of 100 x 136 each, "
-                f"read {given.repeats.replace(',', ' or ')} times; a shard for each file and time, one round; medians of "
-                f"{given.turns} turns after one that is not counted, on {len(os.sched_getaffinity(0))} core(s). The plain loop "
-                "reads all files with `read` and learns each query with `learn_one`. Workers have started, with the "
-                "settings of `local_client`, and have imported what they need; client, scheduler and nannies are one process, "
-                "and counted."
+                f"# Spark and one process\n\n{given.files * given.queries:,} queries of 8 to 30 documents x 46 features "
+                f"(`WebLike`, {given.truth} truth, grades in the shares of MQ2008) in {given.files} parquet files; "
+                f"`AdditiveRanker()`; medians of {given.turns} turn(s) on {len(os.sched_getaffinity(0))} cores. Processor "
+                "seconds are of all processes: driver, JVM and Python workers with their imports; the start of Spark and one "
+                "job before are not counted. NDCG@10 on 3,000 held-out queries; the difference is paired, ± standard error."
             )
-            header = ["MB read", "who", "processor s", "of the plain loop", "client s", "wall s", "MB of models sent", "digest"]
-            repeats = [int(repeat) for repeat in given.repeats.split(",")]
-            save("distributed_cost", "\n\n".join([text, table(header, cost(given.files, given.queries, repeats, given.turns))]))
+            header = ["who", "processor s", "of one process", "wall s", "MB of models sent", "NDCG@10", "less one process"]
+            rows = cost(given.truth, given.files, given.queries, given.shards, given.rounds, given.turns)
+            save("distributed_cost", "\n\n".join([text, table(header, rows)]))
         else:
             raise SystemExit(f"--only {part}: there are quality, real and cost")
 

@@ -156,6 +156,27 @@ class Kinds(base.Base):
             made._keep_weightiest()
         return made
 
+    def mixed(self, shards: Sequence["Kinds"]) -> "Kinds":
+        """The kinds of several machines that continued from these: evidence is averaged over the machines that have any."""
+        made = Kinds()
+        made._names = [*dict.fromkeys(name for one in shards for name in one._names)]
+        made._n_queries = self._n_queries + sum(one._n_queries - self._n_queries for one in shards)
+        made._codes = np.zeros(len(made._names), dtype=np.int64)
+        made._evidence, made._marks = (
+            np.zeros((len(made._names), 3)),
+            np.zeros((len(made._names), _REMEMBERED), dtype=np.uint32),
+        )
+        for j, name in enumerate(made._names):
+            own = [(one, one._place(name)) for one in shards if one.knows(name)]
+            most, at = max(own, key=lambda each: each[0]._evidence[each[1], QUERIES])
+            made._evidence[j] = np.mean([one._evidence[i] for one, i in own], axis=0)
+            made._codes[j] = _decided(int(most._codes[at]), made._evidence[j])
+            for one, i in reversed([(most, at), *own]):
+                made._marks[j] = np.where(one._marks[i] > 0, one._marks[i], made._marks[j])
+        if len(made._names) > _MOST_FEATURES:
+            made._keep_weightiest()
+        return made
+
     def _keep_weightiest(self) -> None:
         """Keep the features that queries had most, of which older ones count less."""
         kept = np.sort(np.argsort(-self._evidence[:, QUERIES], kind="stable")[:_MOST_FEATURES])

@@ -3,22 +3,25 @@
 import hashlib
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import astuple
+from functools import partial
 from typing import Any, NamedTuple
 
+from online_rank import arguments
 from online_rank.distributed.mixing import learn_shard, mix, require_mixable
 from online_rank.storage import CheckpointDirectory, CheckpointError
 from online_rank.storage.files import from_bytes, to_bytes
 from online_rank.storage.tree import adopt
+from online_rank.stream.parts import parts as parts_of
 from online_rank.support.progress import progress
 
 _SUMS = ("queries", "documents", "loss", "mistakes", "skipped", "measured", "counted")
 
-#: Runs `learn_shard(content, part, measure)` for each part, anywhere, and calls the last argument with how many are done.
-#: Returns the answers in the order of the parts.
-Execute = Callable[[bytes, Sequence[Any], str | None, Callable[[int], None]], list[bytes]]
+#: What an engine has to give: as the built-in `map`, it calls a function with each part, on any machine, and gives the answers
+#: in the order of the parts. Functions and parts can be pickled.
+Map = Callable[[Callable[[Any], bytes], Sequence[Any]], Iterable[bytes]]
 
 
 class Training(NamedTuple):
@@ -60,19 +63,77 @@ class Training(NamedTuple):
     elapsed: float
 
 
-def here(content: bytes, parts: Sequence[Any], measure: str | None, show: Callable[[int], None]) -> list[bytes]:
-    """All machines of a round one after the other, in this process."""
-    answers = []
-    for part in parts:
-        answers.append(learn_shard(content, part, measure=measure))
-        show(len(answers))
-    return answers
+def learn_files(
+    model: Any,
+    files: Sequence[str | os.PathLike[str]],
+    run: Map = map,
+    *,
+    shards: int = 16,
+    rounds: int = 1,
+    passes: int = 1,
+    measure: str | None = "ndcg@10",
+    checkpoint: str | os.PathLike[str] | None = None,
+    progress: bool | None = None,
+    **options: Any,
+) -> Training:
+    r"""Teach a model from files on several machines, by iterative parameter mixing.
+
+    The files are divided into `shards` x `rounds` parts of whole queries (`online_rank.stream.parts`). In each round the
+    next `shards` of them are learned, each by a copy of the model; then the copies are mixed into one (`mix`). The result
+    depends only on the files, `shards`, `rounds` and `passes`: it is the same, bit for bit, for any number of machines.
+
+    Parameters
+    ----------
+    model
+        A model that can be mixed (`mix`). It learns in place.
+    files
+        Files, as `online_rank.read` takes them, under the same paths on all machines.
+    run
+        What maps a function over the parts of a round (`learn_rounds`).
+    shards
+        Number of copies that learn in a round; a multiple of the number of workers keeps all of them busy. There are fewer if
+        the files cannot be cut into this many parts.
+    rounds
+        Number of mixings in a pass. More of them bring the result closer to the result of one machine, and send the model more
+        often.
+    passes
+        Number of passes over the files.
+    measure, checkpoint
+        As for `learn_rounds`.
+    progress
+        Whether to show a progress bar on stderr (extra `cli`); None shows one on a terminal only.
+    **options
+        Further arguments of `online_rank.read`, such as the columns of tables.
+
+    Raises
+    ------
+    TypeError, ValueError
+        The model cannot be mixed, an argument is out of its range, or a file is bad.
+    OSError
+        A file cannot be read.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from online_rank import PerceptronRanker
+    >>> from online_rank.distributed import learn_files
+    >>> path = os.path.join(tempfile.mkdtemp(), "log.txt")
+    >>> with open(path, "w") as file:
+    ...     _ = file.write("1 qid:1 1:0.5\n0 qid:1 1:0.1\n1 qid:2 1:7\n0 qid:2 1:2\n")
+    >>> learn_files(PerceptronRanker(), [path], shards=2).queries
+    2
+    """
+    for name, value in (("shards", shards), ("rounds", rounds), ("passes", passes)):
+        arguments.integer(name, value, 1)
+    cut = parts_of(files, shards * rounds, **options)
+    in_rounds = [cut[k : k + shards] for k in range(0, len(cut), shards)] * passes
+    return learn_rounds(model, in_rounds, run, measure=measure, checkpoint=checkpoint, shown=progress)
 
 
 def learn_rounds(
     model: Any,
     rounds: Sequence[Sequence[Any]],
-    run: Execute = here,
+    run: Map = map,
     *,
     measure: str | None = "ndcg@10",
     checkpoint: str | os.PathLike[str] | None = None,
@@ -89,7 +150,8 @@ def learn_rounds(
     rounds
         The parts of each round: what `learn_shard` takes.
     run
-        Runs the machines of a round; by default in this process.
+        What maps a function over the parts of a round, as the built-in `map` does in this process: the `map` of an executor of
+        `concurrent.futures`, or a function around an engine.
     measure
         The measure of each ranking before its query is learned; None for none, which is faster.
     checkpoint
@@ -131,9 +193,13 @@ def learn_rounds(
             if number < done or not parts:
                 continue
             content = to_bytes(model)
-            answers = run(content, parts, measure, _from(before - len(parts), show))
+            answers = []
+            for answer in run(partial(learn_shard, content, measure=measure), parts):
+                answers.append(answer)
+                show(before - len(parts) + len(answers))
             reports = [from_bytes(answer) for answer in answers]
-            adopt(model, mix([report.pop("model") for report in reports], model))
+            if reports:
+                adopt(model, mix([report.pop("model") for report in reports], model))
             sums = {name: sum((report[name] for report in reports), sums[name]) for name in _SUMS}
             sent += len(content) * len(parts) + sum(map(len, answers))
             if directory is not None:
@@ -149,11 +215,6 @@ def learn_rounds(
         bytes_sent=sent,
         elapsed=time.perf_counter() - start,
     )
-
-
-def _from(start: int, show: Callable[[int], None]) -> Callable[[int], None]:
-    """Shows how many parts are done, including parts of earlier rounds."""
-    return lambda done: show(start + done)
 
 
 def _described(rounds: Sequence[Sequence[Any]]) -> str:

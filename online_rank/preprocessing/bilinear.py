@@ -1,5 +1,6 @@
 """A matrix between the vectors of queries and documents that learns from grades, and its average."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -7,7 +8,7 @@ from river import base
 
 from online_rank import arguments
 from online_rank._kernels import bilinear as kernels
-from online_rank._kernels.codes import CAPPED_SQUARES, CREDITS, MASS, MASSES
+from online_rank._kernels.codes import AVERAGED, CAPPED_SQUARES, CREDITS, MASS, MASSES
 from online_rank.base.halving import halved
 from online_rank.base.schema import Array, Derived, Integer, Schema
 from online_rank.base.undo import Undo, record_state
@@ -263,6 +264,24 @@ class BilinearLearner(base.Base):
             D, inverse, q, c, decay, self._average, self._left, self._right, self._shares, self._numbers, self._n_terms
         )  # fmt: skip
         return self._added(added)
+
+    def mix(self, shards: Sequence["BilinearLearner"], base: "BilinearLearner") -> None:
+        """Become the mean of matrices of one shape, which shards have learned that continued from `base`, or from nothing.
+
+        Averages count by the number of matrices in them; with a half-life, that is of one machine. Other numbers add up.
+        """
+        numbers, began = np.array([one._numbers for one in shards]), base._numbers
+        self._matrix = np.mean([one.matrix(False) for one in shards], axis=0).astype(np.float32)
+        self._average, counts = np.zeros((0, self._matrix.shape[1]), dtype=np.float32), numbers[:, AVERAGED]
+        if self._averages:
+            shares = counts / counts.sum() if counts.any() else np.full(len(shards), 1.0 / len(shards))
+            self._average = np.tensordot(shares, np.array([one.matrix() for one in shards]), axes=1).astype(np.float32)
+        self._numbers = np.maximum(began + (numbers - began).sum(axis=0), 0.0)
+        if self.half_life:
+            self._numbers[AVERAGED] = counts.mean()
+        self._numbers[kernels.KEPT], self._numbers[kernels.BEGINNING] = 1.0, numbers[0, kernels.BEGINNING]
+        self._n_terms = 0
+        self._derive()
 
     def _added(self, added: int) -> bool:
         if added < 0:

@@ -3,7 +3,7 @@
 import functools
 import warnings
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -248,6 +248,30 @@ class VectorColumns(base.Base):
                     raise ValueError("the clicks on a query would make what is learned of its vectors non-finite")
             elif w > 0.0:
                 learner.learn(one.D, one.inverse, one.q, np.ascontiguousarray(y[one.rows], dtype=np.int64), w, np.empty(10))
+
+    def mix(self, shards: Sequence["VectorColumns"], base: "VectorColumns") -> None:
+        """Become what shards have learned that continued from `base`: the mean of their matrices.
+
+        Of matrices with other shapes those count that most queries had.
+        """
+        before, more = base._votes, [Counter(one._votes) for one in shards]
+        self._votes = {key: before.get(key, 0) + sum(n[key] - before.get(key, 0) for n in more) for n in more for key in n}
+        self.n_odd = base.n_odd + sum(one.n_odd - base.n_odd for one in shards)
+        self._clicked = np.maximum(base._clicked + sum(one._clicked - base._clicked for one in shards), 0.0)
+        for name in dict.fromkeys(name for one in shards for name in one._lengths):
+            lengths = dict.fromkeys(one._lengths[name] for one in shards if name in one._lengths)
+            self._lengths[name] = max(lengths, key=lambda k: self._votes.get(f"{name} {k}", 0))
+        for column in dict.fromkeys(column for one in shards for column in one._learners):
+            k = self._lengths[column.rpartition(" ")[0]]
+            learned = [one._learners[column] for one in shards if column in one._learners]
+            shapes = Counter(own.shape for own in learned if own.shape[1] == k)
+            if shapes:
+                shape, fresh = shapes.most_common(1)[0][0], self._make()
+                began = base._learners.get(column)
+                self._learners[column] = self._make()
+                self._learners[column].mix(
+                    [own for own in learned if own.shape == shape], fresh if began is None or began.shape != shape else began
+                )
 
     def _learner_of(self, one: Given) -> BilinearLearner | None:
         """The learner of a column; None for vectors of other lengths than it learned from."""

@@ -1,7 +1,6 @@
 """Mixes what several machines have learned with curves (`online_rank.distributed.mix`)."""
 
 import copy
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,9 +9,12 @@ import numpy as np
 from online_rank._kernels import additive as kernels
 from online_rank._kernels.hedge import LARGEST_WEIGHT
 from online_rank.base import share_lock
+from online_rank.base.kinds import Kinds
 from online_rank.rankers.curved import n_curves
 from online_rank.rankers.hedge import LEAST
 from online_rank.rankers.mixed_trees import mix_trees
+from online_rank.rankers.weighed_levels import let_excess_leave
+from online_rank.rankers.worded import begun, most_words
 from online_rank.rankers.words import Words
 
 
@@ -23,12 +25,13 @@ def mix(mixed: Any, shards: Sequence[Any], base: Any) -> None:
     mixed._n_served += sum(shard._n_served - base._n_served for shard in shards)
     mixed._at = max((shard._at for shard in shards if shard._at is not None), default=mixed._at)
     mixed._last_round = copy.copy(shards[-1]._last_round)  # Each instance overwrites its own row.
-    _keep_vectors(mixed, shards, base)
+    _mix_vectors(mixed, shards, base)
     if mixed._linear is None and any(shard._linear is not None for shard in shards):
         mixed._begin_linear()
     if mixed._linear is None:
         mixed._drawn = mixed._answers = None
         _mix_curves(mixed, shards, base)
+        let_excess_leave(mixed)
         return
     if any(n_curves(one) for one in (base, *shards)):
         raise ValueError("some of the AdditiveRankers have learned from sparse rows, and others from arrays")
@@ -77,33 +80,24 @@ def _mix_curves(mixed: Any, shards: Sequence[Any], base: Any) -> None:
 
 
 def _mix_words(mixed: Any, shards: Sequence[Any], base: Any) -> None:
-    """Mix the words of the shards, and take the kinds of the shard that has learned most of them."""
-    worded = [one._words for one in shards if one._words is not None]
-    if worded:
+    """Mix the words of the shards, and the kinds of their texts."""
+    if any(one._words is not None for one in shards):
+        before, *learned = (one._words or begun(one) for one in (base, *shards))
         mixed._words = Words()
-        mixed._words.mix(worded, base._words)
-    kinds = [one._kinds for one in shards if one._kinds is not None]
-    if kinds:
-        mixed._kinds = max(kinds, key=lambda one: one.n_queries)
+        mixed._words.mix(learned, before, most_words(mixed))
+    if any(one._kinds is not None for one in shards):
+        fresh = Kinds()
+        mixed._kinds = (base._kinds or fresh).mixed([one._kinds or fresh for one in shards])
 
 
-def _keep_vectors(mixed: Any, shards: Sequence[Any], base: Any) -> None:
-    """Keep what the shard with the most queries that have vectors has learned of them; the first mix that loses some warns."""
-    before = 0 if base._vectors is None else base._vectors.n_votes
-    learned = [one._vectors for one in shards if one._vectors is not None and one._vectors.n_votes > before]
-    if not learned:
-        return
-    most = max(learned, key=lambda one: one.n_votes)
-    if len(learned) > 1 and not (base._n_mixed and before):
-        warnings.warn(
-            f"AdditiveRanker: matrices of vectors are not averaged: of {len(learned)} machines the one with the most queries "
-            f"keeps them, {most.n_votes - before} of {sum(one.n_votes - before for one in learned)}",
-            stacklevel=4,
-        )
-    mixed._vectors = copy.deepcopy(most)
-    began = 0 if base._vectors is None else base._vectors.n_odd
-    mixed._vectors.n_odd = began + sum(one.n_odd - began for one in (each._vectors for each in shards) if one is not None)
-    share_lock(mixed)
+def _mix_vectors(mixed: Any, shards: Sequence[Any], base: Any) -> None:
+    """Mix the matrices of vectors of the shards that have any."""
+    learned = [one._vectors for one in shards if one._vectors is not None]
+    if learned:
+        fresh = learned[0].clone()
+        mixed._vectors = fresh.clone()
+        mixed._vectors.mix(learned, base._vectors or fresh)
+        share_lock(mixed)
 
 
 def _in_columns_of(mixed: Any, other: Any) -> Any:

@@ -13,7 +13,7 @@ from online_rank.query.levels import Levels
 from online_rank.query.words import keys_of
 from online_rank.rankers.words import Words
 
-__all__ = ["curves_of_levels", "let_stale_leave", "levels_of", "n_beyond", "renew_levels"]
+__all__ = ["curves_of_levels", "let_excess_leave", "let_stale_leave", "levels_of", "n_beyond", "renew_levels"]
 
 #: A level takes the place of one in use if it counts more than this many times as much; the most that a query renews, and the
 #: least difference.
@@ -41,6 +41,23 @@ def let_stale_leave(step: Any, levels: Levels) -> None:
     if gone:
         columns = levels.of_any(gone)
         leaving.leave(step, np.array([j for j in range(len(step._columns.names)) if j not in columns], dtype=np.int64))
+
+
+def let_excess_leave(step: Any) -> None:
+    """Let levels beyond `max_levels`, which several machines have met, leave: those that count least lately."""
+    if step._columns is None:
+        return
+    gone: set[int] = set()
+    levels = Levels(step._columns.names, step.max_levels)
+    for name in levels.categories():
+        in_use, keys = _keys_in_use(levels, name)
+        excess = len(in_use) - step.max_levels
+        if excess > 0:
+            counts = np.zeros(len(in_use)) if step._words is None else step._words.counts_of(keys)
+            order = np.argsort(counts[::-1], kind="stable")[:excess]
+            gone |= {levels.column(name, in_use[len(in_use) - 1 - k]) for k in order.tolist()}
+    if gone:
+        leaving.leave(step, np.array([j for j in range(len(step._columns.names)) if j not in gone], dtype=np.int64))
 
 
 def renew_levels(step: Any, texts: Any, levels: Levels) -> None:

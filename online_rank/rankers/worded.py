@@ -28,6 +28,7 @@ from online_rank.rankers.words import WORDS_OF_FEATURE, Words
 
 __all__ = [
     "Texts",
+    "begun",
     "columns_made",
     "learn_words",
     "length_of",
@@ -305,8 +306,7 @@ def learn_words(ranker: Any, block: Block, scores: Any) -> float:
     if ranker._words is None:
         if tokens is None or not len(tokens.keys):
             return math.nan
-        ranker._words = Words()
-        ranker._words.begin(_account_of(ranker))
+        ranker._words = begun(ranker)
     tokens = _no_tokens(len(X)) if tokens is None else tokens
     ranker._words.has_names |= type(X) is Worded and X.has_names
     keep = float(ranker._kept(block)[0, 0])
@@ -318,11 +318,12 @@ def learn_words(ranker: Any, block: Block, scores: Any) -> float:
     return loss
 
 
-def _account_of(ranker: Any) -> HedgeAccount:
-    """The account of what is next to the words."""
-    trees = ranker.trees_beside
+def begun(ranker: Any) -> Words:
+    """The words of a ranker that has met none so far."""
+    words, trees = Words(), ranker.trees_beside
     account: HedgeAccount = ranker.account if trees is None else trees.account
-    return account
+    words.begin(account)
+    return words
 
 
 def with_words(ranker: Any, told: Split, block: Block, a: int, b: int) -> Split:

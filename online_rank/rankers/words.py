@@ -249,41 +249,41 @@ class Words(base.Base):
             self._met = np.zeros_like(self._met)
         return int(gone.sum())
 
-    def mix(self, shards: Sequence["Words"], base: "Words | None") -> None:
-        """Become what shards have learned that continued from `base`: weights by precisions, and sums of counts."""
-        keys, places = np.unique(np.concatenate([own._keys[: own.n_words] for own in shards]), return_inverse=True)
-        clock = max(float(own._numbers[kernels.CLOCK]) for own in shards)
-        table, owners, total = (
-            np.zeros((len(keys), kernels.N_OF_WORD)),
-            np.zeros(len(keys), dtype=np.int64),
-            np.zeros(len(keys)),
-        )
-        start = 0
-        for own in shards:
-            at, rows = places[start : start + own.n_words], own._table[: own.n_words]
-            left = 2.0 ** (rows[:, kernels.LAST] - own._numbers[kernels.CLOCK])
-            weight = 1e-9 + left * rows[:, kernels.PRECISION]
-            table[at, kernels.WEIGHT] += weight * rows[:, kernels.WEIGHT]
-            table[at, kernels.PRECISION] = np.maximum(table[at, kernels.PRECISION], left * rows[:, kernels.PRECISION])
-            table[at, kernels.COUNT] = np.maximum(table[at, kernels.COUNT], left * rows[:, kernels.COUNT])
-            total[at] += weight
+    def mix(self, shards: Sequence["Words"], base: "Words", most: int) -> None:
+        """Become what shards have learned that continued from `base`, at most so many words.
+
+        Precisions, counts and precisions times weights add up, and the base counts once: what one regression knows after all
+        queries, if those of a machine did not depend on those of the others.
+        """
+        every = [base, *shards]
+        keys, places = np.unique(np.concatenate([own._keys[: own.n_words] for own in every]), return_inverse=True)
+        ends = np.cumsum([0, *(own.n_words for own in every)])
+        sums, owners = np.zeros((len(every), len(keys), 3)), np.zeros(len(keys), dtype=np.int64)
+        clock = max(float(own._numbers[kernels.CLOCK]) for own in every)
+        for k, own in enumerate(every):
+            at, rows = places[ends[k] : ends[k + 1]], own._table[: own.n_words]
+            # As of the last clock of all, so that the base fades alike in all of them.
+            left = 2.0 ** (rows[:, kernels.LAST] - clock)
+            precision = left * rows[:, kernels.PRECISION]
+            sums[k, at, 0] = (kernels.PRIOR + precision) * rows[:, kernels.WEIGHT]
+            sums[k, at, 1], sums[k, at, 2] = precision, left * rows[:, kernels.COUNT]
             owners[at] = own._owners[: own.n_words]
-            start += own.n_words
-        table[:, kernels.WEIGHT] /= np.maximum(total, 1e-300)
-        table[:, kernels.LAST] = clock
-        sums = slice(0, kernels.SCALES)
-        began = np.zeros(kernels.SCALES) if base is None else base._numbers[sums]
-        numbers = np.mean([own._numbers for own in shards], axis=0)
-        numbers[sums] = began + sum((own._numbers[sums] - began for own in shards), np.zeros(kernels.SCALES))
-        numbers[: kernels.ACCOUNT] = np.maximum(numbers[: kernels.ACCOUNT], 0.0)
-        numbers[kernels.ACCOUNT : kernels.SCALES] = np.maximum(numbers[kernels.ACCOUNT : kernels.SCALES], LEAST)
-        numbers[kernels.ACCOUNT + LARGEST_WEIGHT] = max(own._numbers[kernels.ACCOUNT + LARGEST_WEIGHT] for own in shards)
-        numbers[kernels.CLOCK] = clock
-        self.n_words, self.n_left = len(keys), max(own.n_left for own in shards)
-        self._keys, self._owners, self._table, self._numbers = keys, owners, table, numbers
-        self.has_names = any(own.has_names for own in shards)
-        self._met = shards[-1]._met.copy()
+        moved = sums[0] + sum(sums[1:] - sums[0])
+        precision, counts = np.maximum(moved[:, 1:], 0.0).T
+        self._keys, self._owners, self.n_words = keys, owners, len(keys)
+        self._table = np.zeros((len(keys), kernels.N_OF_WORD))
+        self._table[:, kernels.WEIGHT] = moved[:, 0] / (kernels.PRIOR + precision)
+        self._table[:, kernels.PRECISION], self._table[:, kernels.COUNT] = precision, counts
+        self._table[:, kernels.LAST] = clock
+        self._numbers = _mixed_numbers([own._numbers for own in shards], base._numbers, clock)
+        self.n_left = base.n_left + sum(own.n_left - base.n_left for own in shards)
+        self.has_names = any(own.has_names for own in every)
+        self._met = base._met.copy()
+        for met in (own._met for own in shards if len(own._met) > 1):
+            self._met = met.copy() if len(self._met) < len(met) else np.where(met != self._met, np.maximum(met, self._met), met)
         self._derive()
+        if self.n_words > most:
+            self._let_leave(np.zeros(0, dtype=np.int64), most, most)
 
     def _note(self, array: np.ndarray, rows: np.ndarray) -> None:
         """Keep what is in rows that are about to change."""
@@ -318,6 +318,20 @@ class Words(base.Base):
         for name, value in vars(self).items():
             if isinstance(value, np.ndarray):
                 setattr(self, name, value.copy())
+
+
+def _mixed_numbers(shards: Sequence[np.ndarray], base: np.ndarray, clock: float) -> np.ndarray:
+    """The numbers of mixed words: losses, the account and the number of queries add up, scales and factors are averaged."""
+    numbers: np.ndarray = np.mean(shards, axis=0)
+    added, account = [*range(kernels.SCALES), kernels.LATELY], slice(kernels.ACCOUNT, kernels.SCALES)
+    faded = [
+        np.append(own[: kernels.SCALES], own[kernels.LATELY] * 2.0 ** (own[kernels.CLOCK] - clock)) for own in (base, *shards)
+    ]
+    numbers[added] = np.maximum(faded[0] + sum(own - faded[0] for own in faded[1:]), 0.0)
+    numbers[account] = np.maximum(numbers[account], LEAST)
+    numbers[kernels.ACCOUNT + LARGEST_WEIGHT] = max(own[kernels.ACCOUNT + LARGEST_WEIGHT] for own in shards)
+    numbers[kernels.CLOCK] = clock
+    return numbers
 
 
 def _size_of_index(n: int) -> int:

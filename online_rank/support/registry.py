@@ -36,8 +36,8 @@ ROOMS = (
 MODULES = (
     "base.schema",
     "client",
-    "distributed.dask",
     "distributed.keyed",
+    "distributed.spark",
     "limits",
     "measures.own",
     "sklearn",

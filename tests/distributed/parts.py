@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,3 +21,14 @@ class Deadly:
                 Path(self.mark).write_text(str(os.getpid()))
                 os.kill(os.getpid(), signal.SIGKILL)
             yield query
+
+
+@dataclass(frozen=True)
+class KilledOnce:
+    """What learns a part, whose first process is killed half way."""
+
+    learn: Callable[[Any], bytes]
+    mark: str
+
+    def __call__(self, part: Any) -> bytes:
+        return self.learn(Deadly(part, self.mark))

@@ -1,11 +1,15 @@
 """Rounds of learning and mixing, in this process."""
 
+import gzip
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+
 import numpy as np
 import pytest
 
 from online_rank import AdditiveRanker, CheckpointError, DirectRanker, LossTracker, PerceptronRanker, StreamScaler
-from online_rank.distributed import from_bytes, learn_shard, mix, to_bytes
-from online_rank.distributed.rounds import here, learn_rounds
+from online_rank.distributed import from_bytes, learn_files, learn_rounds, learn_shard, mix, to_bytes
+from online_rank.stream import ReadError
 from tests.helpers import linear_queries
 
 QUERIES = linear_queries(60)
@@ -47,7 +51,7 @@ def test_a_killed_run_continues_and_ends_with_the_same_bits(tmp_path, after):
         calls.append(1)
         if len(calls) > after:
             raise Killed
-        return here(*arguments)
+        return map(*arguments)
 
     with pytest.raises(Killed):
         learn_rounds(model(), ROUNDS, dying, checkpoint=tmp_path / "c")
@@ -55,7 +59,7 @@ def test_a_killed_run_continues_and_ends_with_the_same_bits(tmp_path, after):
 
     def counting(*arguments):
         rest.append(1)
-        return here(*arguments)
+        return map(*arguments)
 
     training = learn_rounds(resumed, ROUNDS, counting, checkpoint=tmp_path / "c")
     assert len(rest) == 3 - after
@@ -93,10 +97,10 @@ def test_a_tracker_certifies_what_all_machines_learned():
 
 
 def test_rounds_that_began_with_an_earlier_version_continue_as_they_began(tmp_path):
-    def one_round(content, parts, measure, show):
+    def one_round(learn, parts):
         if parts is not ROUNDS[0]:
             raise Killed
-        return here(content, parts, measure, show)
+        return map(learn, parts)
 
     whole, began, now = AdditiveRanker(trees=0), AdditiveRanker(trees=0), AdditiveRanker()
     learn_rounds(whole, ROUNDS[:2])
@@ -107,3 +111,35 @@ def test_rounds_that_began_with_an_earlier_version_continue_as_they_began(tmp_pa
     assert to_bytes(now) == to_bytes(whole)
     with pytest.raises(CheckpointError, match="its model has other parameters"):
         learn_rounds(AdditiveRanker(trees=3), ROUNDS[:2], checkpoint=tmp_path)
+
+
+def write(path, queries, first):
+    lines = [
+        f"{grade} qid:{qid} " + " ".join(f"{j}:{value!r}" for j, value in enumerate(x, start=1))
+        for qid, (X, y) in enumerate(queries, start=first)
+        for grade, x in zip(y.tolist(), X.tolist(), strict=True)
+    ]
+    path.write_text("\n".join(lines) + "\n")
+    path.with_suffix(".txt.gz").write_bytes(gzip.compress(path.read_bytes()))
+
+
+@pytest.mark.slow
+def test_processes_and_compression_change_no_bit(tmp_path):
+    paths = [tmp_path / f"{k}.txt" for k in range(4)]
+    for k, path in enumerate(paths):
+        write(path, linear_queries(25, seed=k), 100 * k)
+    here, apart, other = model(), model(), model()
+    training = learn_files(here, paths, shards=2, rounds=2)
+    assert (training.queries, training.rounds, training.shards) == (100, 2, 2)
+    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
+        learn_files(apart, [path.with_suffix(".txt.gz") for path in paths], pool.map, shards=2, rounds=2)
+        assert to_bytes(apart) == to_bytes(here)
+        bad = tmp_path / "bad.txt"
+        bad.write_text("1 qid:1 1:1\n0 qid:1 1:x\n")
+        with pytest.raises(ReadError, match=r"bad\.txt, line 2, column 11: the value 'x' of feature 1"):
+            learn_files(apart, [paths[0], bad], pool.map, shards=2)
+    assert to_bytes(apart) == to_bytes(here)
+    learn_files(other, paths, shards=4)
+    assert to_bytes(other) != to_bytes(here)
+    with pytest.raises(ValueError, match="shards is 0"):
+        learn_files(other, paths, shards=0)

@@ -19,8 +19,10 @@ from online_rank import (
     load,
     save,
 )
+from online_rank._kernels.codes import AVERAGED
 from online_rank.distributed import fork, mix
 from online_rank.query.embeddings import LENIENT
+from online_rank.storage.files import from_bytes, to_bytes
 from tests.reference.bilinear import SlowMatrix, unit
 
 P, M = 4, 6
@@ -324,24 +326,33 @@ def test_what_is_known_of_a_feature_is_no_vector(known, kind):
     assert model.n_queries == 2
 
 
-def test_machines_keep_the_vectors_of_the_one_with_most_queries_and_say_so_once():
+def test_machines_average_the_matrices_of_vectors():
     base = taught(AdditiveRanker(), 5)
     few, many, none = fork(base), fork(base), fork(base)
     taught(few, 10, seed=1)
     taught(many, 20, seed=2)
-    q = [1.0, 0.0, 2.0, -1.0]
-    assert not np.allclose(few.adapt(q), many.adapt(q))
-    with pytest.warns(UserWarning, match="not averaged: of 2 machines .* 20 of 30"):
-        mixed = mix([few, many, none], base)
-    np.testing.assert_array_equal(mixed.adapt(q), many.adapt(q))
+    mixed = mix([few, many, none], base)
+    (column,) = mixed.vector_columns.learners
+    own = [one.vector_columns.learners[column] for one in (few, many, none)]
+    last = sum(one.matrix(False) for one in own) / 3.0
+    counts = np.array([one._numbers[AVERAGED] for one in own])
+    average = sum(n * one.matrix() for n, one in zip(counts, own, strict=True)) / counts.sum()
+    made = mixed.vector_columns.learners[column]
+    np.testing.assert_allclose(made.matrix(False), last, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(made.matrix(), average, rtol=1e-5, atol=1e-5)
+    assert made._numbers[AVERAGED] == pytest.approx(counts.mean())
+    assert mixed.vector_columns.n_votes == 5 + 10 + 20
+    assert made.mass == pytest.approx(own[0].mass + own[1].mass + own[2].mass - 2 * own[2].mass)
     assert np.isfinite(scores(mixed)).all()
-    again = [fork(mixed), fork(mixed)]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for seed, shard in enumerate(again):
-            taught(shard, 5, seed=seed)
-        mix(again, mixed)
-        mix([fork(base), taught(fork(base), 5, seed=1)], base)  # Nothing is lost.
+    assert to_bytes(from_bytes(to_bytes(mixed))) == to_bytes(mixed)
+    # Only one machine met vectors; of two lengths the one with more queries is taken.
+    alone = mix([taught(fork(AdditiveRanker()), 8), fork(AdditiveRanker())], AdditiveRanker())
+    assert alone.vector_columns.n_votes == 8
+    (name,), other = alone.vector_columns.names, AdditiveRanker()
+    for _ in range(3):
+        other.learn_one([{name: [1.0, 2.0]}, {name: [2.0, 0.5]}], [0, 1])
+    ways = [mix(pair) for pair in ([taught(AdditiveRanker(), 8), other], [other, taught(AdditiveRanker(), 8)])]
+    assert [set(way.vector_columns.lengths.values()) for way in ways] == [{*alone.vector_columns.lengths.values()}] * 2
 
 
 def test_others_say_what_takes_vectors():

@@ -11,6 +11,7 @@ import pytest
 from online_rank import AdditiveRanker
 from online_rank.distributed import fork, mix
 from online_rank.query.words import keys_of
+from online_rank.rankers import worded
 from online_rank.storage.files import from_bytes, to_bytes
 from tests.base.test_interrupts import interrupted
 from tests.rankers.test_words import shop
@@ -145,13 +146,86 @@ def test_machines_mix_words_by_their_precisions():
             shard.learn_one(x, y, context=context)
     mixed = mix(shards, base=base)
     keys = keys_of(["title="], [["w1", "only0", "only1"]])
-    tables = [shard._words._table[shard._words.rows_of(keys[:1])[0]] for shard in shards]
-    left = [2.0 ** (row[3] - shard._words._numbers[-2]) for row, shard in zip(tables, shards, strict=True)]
-    precisions = [share * row[1] for row, share in zip(tables, left, strict=True)]
-    expected = sum(q * row[0] for q, row in zip(precisions, tables, strict=True)) / sum(precisions)
+    # Of the sums of a regression, P and P w, the base's counts once; all as of one clock.
+    clock, sums = max(one._words._numbers[-2] for one in (base, *shards)), []
+    for one in (base, *shards):
+        weight, precision, count, last = one._words._table[one._words.rows_of(keys[:1])[0]]
+        left = 2.0 ** (last - clock)
+        sums.append(np.array([10.0 + left * precision, (10.0 + left * precision) * weight, left * count]))
+    whole = sums[1] + sums[2] - sums[0]
+    expected = whole[1] / whole[0]
     rows = mixed._words.rows_of(keys)
     assert (rows >= 0).all()
-    assert mixed._words._table[rows[0], 0] == pytest.approx(expected, rel=1e-6)
+    assert mixed._words._table[rows[0], :3] == pytest.approx([expected, whole[0] - 10.0, whole[2]], rel=1e-6)
+    assert mixed._words.n_lately == pytest.approx(18.0, rel=0.01)
+    idle = mix([fork(base)] * 3, base)
+    one, same = idle._words.weights_of(keys[:1]), base._words.weights_of(keys[:1])
+    assert one == pytest.approx(same)
     assert to_bytes(from_bytes(to_bytes(mixed))) == to_bytes(mixed)
     x, context = _first(20)
     assert all(map(np.isfinite, mixed.predict_one(x, context=context).values()))
+
+
+def test_words_that_machines_begin_have_lost_what_was_lost_once():
+    """All candidates of the blend of words begin with the loss before them: a base without words counts once."""
+    plain = [([{"n": 1.0 * i, "m": -1.0 * j} for i, j in zip((3, 1, 2), (1, 2, 1), strict=True)], [0, 2, 1])] * 12
+    base = AdditiveRanker(kinds={"title": "text"}, trees=0)
+    for x, y in plain:
+        base.learn_one(x, y)
+    shards = [fork(base) for _ in range(3)]
+    for shard in shards[:2]:
+        for x, y, context in asked(4):
+            shard.learn_one(x, y, context=context)
+    for x, y in plain[:4]:
+        shards[2].learn_one(x, y)
+    mixed = mix(shards, base)
+    before, after = base.account.served, sum(one.words_beside.account.served for one in shards[:2])
+    assert before > 0.3
+    assert mixed.words_beside.account.served == pytest.approx(after + shards[2].account.served - 2.0 * before)
+    assert (mixed.words_beside.losses < mixed.words_beside.account.served + 1.0 + 8.0).all()
+
+
+def test_words_of_machines_are_no_more_than_one_may_have(monkeypatch):
+    monkeypatch.setattr(worded, "WORDS_OF_FEATURE", 1)
+    monkeypatch.setattr(AdditiveRanker, "max_features", 40)
+    shards = [AdditiveRanker(kinds={"title": "text"}, trees=0) for _ in range(2)]
+    for k, shard in enumerate(shards):
+        for t in range(10):
+            shard.learn_one([{"title": f"a{k}{t}{i} b{k}{t}{i}"} for i in range(2)], [0, 1])
+    with pytest.warns(UserWarning, match="has the most words"):
+        mixed = mix(shards)
+    assert mixed.n_words == 35
+
+
+def test_machines_pool_the_kinds_of_texts():
+    """A machine that has met few texts, or none, does not decide for those that have met many."""
+    titles = [[{"title": f"a long title number {t} {i}", "price": float(i)} for i in range(4)] for t in range(12)]
+    prices = [[{"price": float(i), "brand": "acme" if i % 2 else "best"} for i in range(4)] for _ in range(30)]
+    texts, numbers = AdditiveRanker(trees=0), AdditiveRanker(trees=0)
+    for x in titles:
+        texts.learn_one(x, [0, 1, 0, 2])
+    for x in prices:
+        numbers.learn_one(x, [0, 1, 0, 2])
+    for pair in ([texts, numbers], [numbers, texts]):
+        mixed = mix(pair)
+        assert mixed.feature_kinds == {"title": "text", "price": "number", "brand": "category"}
+        assert mixed._kinds.n_queries == texts._kinds.n_queries + (numbers._kinds.n_queries if numbers._kinds else 0)
+        mixed.learn_one(titles[0], [0, 1, 0, 2])
+        assert from_bytes(to_bytes(mixed)).feature_kinds == mixed.feature_kinds
+
+
+def test_machines_keep_the_levels_that_count_most():
+    base = AdditiveRanker(max_levels=4, trees=0)
+    shards = [fork(base), fork(base)]
+    for k, shard in enumerate(shards):
+        for t in range(20):
+            # One machine met each of its levels more often.
+            levels = [f"{'ab'[k]}{(t + i) % (6 + 3 * k)}" for i in range(3)]
+            shard.learn_one([{"brand": level, "price": 1.0 * i} for i, level in enumerate(levels)], [0, 1, 2])
+    mixed = mix(shards, base)
+    own = [name[2] for name in mixed.feature_names if isinstance(name, tuple) and name[2] is not None]
+    assert len(own) == 4
+    query = [{"brand": level, "price": 1.0} for level in ("a1", "b1", "new")]
+    assert np.isfinite(mixed.predict_one(query)).all()
+    mixed.learn_one(query, [0, 1, 2])
+    assert to_bytes(from_bytes(to_bytes(mixed))) == to_bytes(mixed)

@@ -1,0 +1,309 @@
+"""Learning from a DataFrame on a Spark cluster (extra `spark`).
+
+The rows are divided once into shards, by a hash of the query, and sorted in each; this is kept on the cluster (`persist`).
+Each round is a job that maps the shards of a stretch of queries, in Arrow, over Python workers, and gathers their models. A
+task that is run again, after its worker was killed, finds the same rows in the same order, and ends with the same bits.
+"""
+
+import copy
+import os
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain, pairwise
+from typing import Any, NamedTuple
+
+from online_rank import arguments
+from online_rank.distributed.mixing import require_mixable
+from online_rank.distributed.rounds import Training, learn_rounds
+from online_rank.stream import read
+from online_rank.stream.plan import listed
+from online_rank.support.lazy import needs
+
+__all__ = ["train"]
+
+#: Columns next to those of the DataFrame: what orders queries, and a hash of the whole row, which orders documents.
+_ORDER, _HASH = "online_rank order", "online_rank hash"
+#: Rows from which the roles of columns follow, and of which the rounds are cut.
+_LOOKED_AT, _CUT_BY = 1000, 1_000_000
+_INTEGERS = ("byte", "short", "integer", "long")
+_NUMBERS = (*_INTEGERS, "float", "double", "decimal")
+_TIMES = ("timestamp", "timestamp_ntz", "date")
+_TEXTS = ("string", "char", "varchar")
+
+
+class _Part(NamedTuple):
+    """The queries of a shard from one order to the next, and a digest of the DataFrame."""
+
+    first: float | None
+    end: float | None
+    shard: int
+    digest: str
+
+
+class _Batches:
+    """Batches of Arrow, as a source of `read`."""
+
+    name = "dataframe"
+
+    def __init__(self, batches: Iterator[Any]) -> None:
+        self._batches = batches
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._batches
+
+    def read_next_batch(self) -> Any:
+        """The next batch."""
+        return next(self._batches)
+
+
+def train(
+    dataframe: Any,
+    query: str,
+    grade: str,
+    model: Any,
+    *,
+    event_time: str | None = None,
+    shards: int = 4,
+    rounds: int = 8,
+    passes: int = 1,
+    measure: str | None = "ndcg@10",
+    checkpoint: str | os.PathLike[str] | None = None,
+    progress: bool | None = None,
+    **options: Any,
+) -> Training:
+    """Teach a model from a DataFrame of Spark, a row for each document, by iterative parameter mixing.
+
+    In each round `shards` copies of the model learn a stretch of the queries, each its part, and are mixed into one (`mix`).
+    The result depends only on the rows and the arguments. It is the same, bit for bit, for any number of executors, any order
+    or partition of the rows, and after tasks that failed and were run again.
+
+    Parameters
+    ----------
+    dataframe
+        A `pyspark.sql.DataFrame`, of Spark 4.0 or later. Its executors have online_rank.
+    query, grade
+        The columns with the query's id, texts or integers, and with grades: integers >= 0, true or false.
+    model
+        A model that can be mixed (`mix`). It learns in place.
+    event_time
+        The column with the time of each row: a timestamp, a date or a number. Queries are learned in the order of their first
+        rows. None for an order that follows from hashes of the ids.
+    shards
+        Number of copies that learn in a round, and of partitions.
+    rounds
+        Number of mixings in a pass, after about equally many rows.
+    passes
+        Number of passes over the rows.
+    measure
+        The measure of each ranking before its query is learned; None for none, which is faster.
+    checkpoint
+        A directory of the driver. The model is written there after each round, and the same call resumes from it.
+    progress
+        Whether to show a progress bar on stderr (extra `cli`); None shows one on a terminal only.
+    **options
+        Further arguments of `online_rank.read` about columns: `features`, `exclude`, `context`, `document`, `vectors`, ....
+
+    Returns
+    -------
+    Training
+
+    Raises
+    ------
+    TypeError, ValueError
+        The model cannot be mixed, or an argument is out of its range. A column is missing, has the wrong type, or a value that
+        is missing or no grade: the message names it, and nothing has been learned. Or a worker found a bad value.
+    MissingExtra
+        pyspark or pyarrow is not installed.
+    CheckpointError
+        The checkpoint belongs to another run, or to other rows.
+
+    Examples
+    --------
+    >>> from online_rank import AdditiveRanker
+    >>> from online_rank.distributed.spark import train
+    >>> model = AdditiveRanker()
+    >>> train(spark.table("judged"), "query", "grade", model, event_time="day", exclude=["url"])  # doctest: +SKIP
+    """
+    for name, value in (("shards", shards), ("rounds", rounds), ("passes", passes)):
+        arguments.integer(name, value, 1)
+    require_mixable(model)
+    with needs("learning on Spark", "spark"):
+        import pyarrow  # noqa: F401
+        import pyspark  # noqa: F401
+    rows = _Rows(dataframe, query, grade, event_time, shards, options)
+    with rows.kept():
+        digest = rows.checked()
+        # Each worker reads as the model did that began, and takes for features what the first rows show.
+        reading = {**options, "query": query, "grade": grade, "event_time": event_time, "model": copy.deepcopy(model)}
+        reading["features"] = read(rows.first(), **reading).plan.features
+        cuts = rows.cuts(rounds)
+
+        def run(learn: Callable[[Any], bytes], parts: Sequence[_Part]) -> list[bytes]:
+            stretch = rows.between(parts[0].first, parts[0].end)
+            answers = stretch.mapInArrow(_Worker(learn, reading), "shard int, answer binary, failed boolean").collect()
+            for answer in answers:
+                if answer.failed:
+                    raise pickle.loads(answer.answer)
+            return [bytes(answer.answer) for answer in sorted(answers)]
+
+        parts = [[_Part(first, end, k, digest) for k in range(shards)] for first, end in pairwise(cuts)]
+        return learn_rounds(model, parts * passes, run, measure=measure, checkpoint=checkpoint, shown=progress)
+
+
+class _Worker:
+    """Learns the rows of one shard, in a Python worker: from batches to one row with the answer, or the error.
+
+    An error of the input is an answer, too: Spark would try a failed task again.
+    """
+
+    def __init__(self, learn: Callable[[Any], bytes], reading: dict[str, Any]) -> None:
+        self.learn, self.reading = learn, reading
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+        from pyspark import TaskContext
+
+        batches = (batch for batch in batches if batch.num_rows)
+        if (first := next(batches, None)) is None:
+            return
+        try:
+            answer, failed = self.learn(read(_Batches(chain([first], batches)), **self.reading)), False
+        except (TypeError, ValueError) as error:
+            answer, failed = pickle.dumps(error), True
+        shard = TaskContext.get().partitionId()  # type: ignore[union-attr]
+        yield pa.RecordBatch.from_pydict({"shard": pa.array([shard], pa.int32()), "answer": [answer], "failed": [failed]})
+
+
+class _Rows:
+    """The rows of a DataFrame: divided into shards by query, and in each in the order in which they are learned."""
+
+    def __init__(
+        self, dataframe: Any, query: str, grade: str, event_time: str | None, shards: int, options: dict[str, Any]
+    ) -> None:
+        from pyspark.sql import Window
+        from pyspark.sql import functions as F
+
+        self._F, self._query, self._grade, self._time = F, query, grade, event_time
+        types = _types_of(dataframe)
+        _require_type(types, "query", query, (*_TEXTS, *_INTEGERS), "a text or an integer")
+        _require_type(types, "grade", grade, (*_NUMBERS, "boolean"), "integers >= 0, or true and false")
+        if event_time is not None:
+            _require_type(types, "event_time", event_time, (*_TIMES, *_NUMBERS), "a timestamp, a date or a number")
+        names = _taken(types, [name for name in (query, grade, event_time) if name is not None], options)
+        chosen = [self._of(name).cast("double").alias(name) if types[name] == "decimal" else self._of(name) for name in names]
+        rows = dataframe.select(*chosen).repartition(shards, self._of(query))
+        if event_time is None:
+            order = F.xxhash64(self._of(query))
+        else:
+            order = F.min(self._seconds(types[event_time])).over(Window.partitionBy(self._of(query)))
+        rows = rows.withColumns({_ORDER: order, _HASH: F.xxhash64(*map(self._of, names))})
+        self._sorted = rows.sortWithinPartitions(self._of(_ORDER), self._of(query), self._of(_HASH))
+        self._types, self._n_rows = types, 0
+
+    def _of(self, name: str) -> Any:
+        return self._F.col("`" + name.replace("`", "``") + "`")
+
+    def _seconds(self, kind: str) -> Any:
+        """The time of a row as a number."""
+        at = self._of(str(self._time))
+        return (at.cast("timestamp") if kind in _TIMES else at).cast("double")
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Keep the rows on the cluster, in memory or on disk, while they are used."""
+        self._sorted.persist()
+        try:
+            yield
+        finally:
+            self._sorted.unpersist()
+
+    def checked(self) -> str:
+        """A digest of the rows, in any order. Raises ValueError that names the column with a bad value."""
+        F, grade = self._F, self._of(self._grade).cast("double")
+        lacking = [self._query, self._grade, *([] if self._time is None else [self._time])]
+        is_bad = F.isnan(grade) | (grade < 0) | (grade != F.floor(grade))
+        n, digest, n_bad, *n_lacking = self._sorted.agg(
+            F.count(F.lit(1)),
+            F.bit_xor(self._of(_HASH)),
+            F.count_if(is_bad),
+            *(F.count_if(self._of(name).isNull()) for name in lacking),
+        ).first()
+        if not n:
+            raise ValueError("dataframe has no rows")
+        for name, missing in zip(lacking, n_lacking, strict=True):
+            if missing:
+                raise ValueError(f"dataframe: column {name!r} is null in {missing:,} of {n:,} rows")
+        if n_bad:
+            raise ValueError(f"dataframe: column {self._grade!r} is no integer >= 0 in {n_bad:,} of {n:,} rows")
+        self._n_rows = n
+        return f"{sorted(self._types.items())} {n} {digest}"
+
+    def first(self) -> _Batches:
+        """The first rows, as a source of `read`."""
+        return _Batches(iter(self._sorted.drop(_ORDER, _HASH).limit(_LOOKED_AT).toArrow().to_batches()))
+
+    def cuts(self, rounds: int) -> list[float | None]:
+        """Where rounds begin and end, by the order of queries; None for the ends."""
+        F, shares = self._F, [k / rounds for k in range(1, rounds)]
+        if self._time is None:
+            inner: list[float] = [int(share * 2**64) - 2**63 for share in shares]
+        elif shares:
+            one_in = max(1, self._n_rows // _CUT_BY)
+            some = self._sorted.where(F.pmod(F.xxhash64(self._of(self._query)), F.lit(one_in)) == 0)
+            inner = [*some.agg(F.percentile(self._of(_ORDER), shares)).first()[0]]
+        else:
+            inner = []
+        return [None, *inner, None]
+
+    def between(self, first: float | None, end: float | None) -> Any:
+        """The rows of a round, in the order in which they are learned."""
+        order, rows = self._of(_ORDER), self._sorted
+        rows = rows if first is None else rows.where(order >= self._F.lit(first))
+        rows = rows if end is None else rows.where(order < self._F.lit(end))
+        return rows.drop(_ORDER, _HASH)
+
+
+def _types_of(dataframe: Any) -> dict[str, str]:
+    """The type of each column. Raises TypeError or ValueError for what is no DataFrame, or has two columns of a name."""
+    fields = getattr(getattr(dataframe, "schema", None), "fields", None)
+    if fields is None or not hasattr(dataframe, "mapInArrow"):
+        raise TypeError(f"dataframe is of type {type(dataframe).__name__}; it must be a DataFrame of Spark 4.0 or later")
+    types = {field.name: field.dataType.typeName() for field in fields}
+    if len(types) < len(fields):
+        names = [field.name for field in fields]
+        raise ValueError(f"dataframe has two columns called {next(name for name in names if names.count(name) > 1)!r}")
+    return types
+
+
+def _require(types: dict[str, str], argument: str, name: Any) -> None:
+    if name not in types:
+        raise ValueError(f"{argument}: dataframe has no column {name!r}; there are {listed([*types])}")
+
+
+def _require_type(types: dict[str, str], argument: str, name: str, known: Sequence[str], what: str) -> None:
+    _require(types, argument, name)
+    if types[name] not in known:
+        raise TypeError(f"{argument}: column {name!r} is of type {types[name]}; it must be {what}")
+
+
+def _taken(types: dict[str, str], roles: list[str], options: dict[str, Any]) -> list[str]:
+    """The columns that are read: those with a role, and features. Raises TypeError or ValueError that names a column."""
+    for argument in ("exclude", "context", "features"):
+        for name in options.get(argument) or ():
+            _require(types, argument, name)
+    if (document := options.get("document")) is not None:
+        _require(types, "document", document)
+        roles = [*roles, document]
+    named = options.get("features")
+    if named is None or options.get("vectors") or options.get("query_vectors"):
+        named = [name for name in types if name not in (options.get("exclude") or ())]
+    names = [*dict.fromkeys([*roles, *(options.get("context") or ()), *named, *(options.get("exclude") or ())])]
+    for name in names:
+        kind = types[name]
+        if name not in (options.get("exclude") or ()) and kind not in (*_NUMBERS, *_TIMES, *_TEXTS, "boolean", "array", "void"):
+            remedy = "make it an array by vector_to_array" if kind == "vectorudt" else "select its parts"
+            raise TypeError(
+                f"dataframe: column {name!r} is of type {kind}, which is no feature: {remedy}, or name it in exclude="
+            )
+    return [name for name in names if name not in (options.get("exclude") or ())]
