@@ -38,6 +38,7 @@ MODULES = (
     "client",
     "distributed.dask",
     "distributed.keyed",
+    "distributed.learners",
     "limits",
     "measures.own",
     "sklearn",
