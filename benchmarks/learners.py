@@ -1,23 +1,31 @@
 """What do several learners of one stream lose against one, in quality and in time?
 
-    python -m benchmarks.learners [--only quality,real]
+    python -m benchmarks.learners [--only quality,real] [--keep FILE] [--models curves,default] [--streams linear,forest]
 
-quality  K learners of one stream, each of which learns every K-th query, and whose models are mixed after every `n` queries of
-         the stream: NDCG@10 of the rankings that are served, by the last mix, against one learner that serves at once, and
-         against one whose model is served as late as the mix. One process learns all shards in turn: the result is the same.
-real     Two processes that learn one stream by `Learner` and a folder, and are killed in the middle.
+quality  K learners, each of which learns every K-th query of a stream, and whose models are mixed after every n queries of the
+         stream: NDCG@10 of what is served, by the last mix, less NDCG@10 of one learner whose model is served as late. One
+         process learns for all in turn, which gives the same model.
+real     Two processes that learn one stream by `Learner` and a folder, without kills and with: NDCG@10 on held-out queries
+         and processor time, compared with one process that learns all in one loop.
 
-No setting was chosen on these data.
+No setting was chosen on these streams.
 """
 
+import os
 import statistics
+import tempfile
 from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks._additive_streams import Query, _drifting, _web
-from benchmarks._common import parser, table
+from benchmarks._common import parser, save, table
+from benchmarks._kept import Kept, add_keep
+from benchmarks._learners import in_processes
 from online_rank import AdditiveRanker
 from online_rank.distributed import fork, mix
 from online_rank.metrics import NDCG
@@ -29,16 +37,18 @@ STREAMS: dict[str, Callable[[int], list[Query]]] = {
     "three sudden turns": _drifting((300, 600, 900), 0),
     "gradual drift": _drifting((300,), 600),
 }
-LEARNERS = (1, 2, 4, 8)
+MODELS: dict[str, Callable[[], Any]] = {"curves": lambda: AdditiveRanker(trees=0), "default": AdditiveRanker}
+LEARNERS = (2, 4, 8)
 PERIODS = (64, 256)
+#: Queries that are learned and held out in processes, seconds between exchanges, and between queries of a learner.
+_LEARNED, _HELD_OUT, _SECONDS, _PAUSE, _KILLS = 2400, 600, 2.0, 0.005, 10
 
 
 def served(make: Callable[[], Any], queries: Sequence[Query], K: int, period: int) -> list[float]:
-    """NDCG@10 of each query, ranked by the last mix; with K = 1 by the model of `period` queries ago at most."""
+    """NDCG@10 of each query, ranked by the last mix; with period 1 by a model that learned all queries before."""
     model, found = make(), []
     for first in range(0, len(queries), period):
         chunk = queries[first : first + period]
-        # With period 1 the fork is the model: nothing is copied.
         shards = [fork(model) for _ in range(min(K, len(chunk)))] if period > 1 else [model]
         found += [ndcg(model, X, y) for X, y in chunk]
         for number, (X, y) in enumerate(chunk):
@@ -54,47 +64,109 @@ def ndcg(model: Any, X: Any, y: Any) -> float:
     return measured.get() if measured.n_queries else float("nan")
 
 
-def simulated(make: Callable[[], Any], seeds: Sequence[int], streams: Sequence[str]) -> dict[tuple[str, int, int], np.ndarray]:
-    """By stream, learners and period, of each seed: NDCG@10 of all queries, and of the second half, float64 (n_seeds, 2)."""
-    found: dict[tuple[str, int, int], list[tuple[float, float]]] = {}
-    for name in streams:
-        for seed in seeds:
-            queries = STREAMS[name](seed)
-            for K, period in ((1, 1), *((K, period) for K in LEARNERS for period in PERIODS)):
-                values = served(make, queries, K, period)
-                pair = float(np.nanmean(values)), float(np.nanmean(values[len(values) // 2 :]))
-                found.setdefault((name, K, period), []).append(pair)
-                print(name, seed, K, period, *(f"{value:.4f}" for value in pair), flush=True)
-    return {key: np.array(values) for key, values in found.items()}
+def simulated(kept: Kept, model: str, name: str, K: int, period: int, seed: int) -> float:
+    """Mean NDCG@10 of the second half of a stream."""
+
+    def measure() -> float:
+        values = served(MODELS[model], STREAMS[name](seed), K, period)
+        print(model, name, K, period, seed, f"{np.nanmean(values[len(values) // 2 :]):.4f}", flush=True)
+        return float(np.nanmean(values[len(values) // 2 :]))
+
+    return kept.part(f"{model}/{name}/{K}/{period}/{seed}", measure)
 
 
-def with_error(values: np.ndarray) -> str:
-    error = statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else float("nan")
-    return f"{values.mean():.4f} ± {error:.4f}"
-
-
-def simulated_rows(found: dict[tuple[str, int, int], np.ndarray]) -> list[list[str]]:
-    """Rows (stream, learners, period, NDCG@10, less one, less one served as late, the same of the second half)."""
+def quality(kept: Kept, models: Sequence[str], streams: Sequence[str], n_seeds: int) -> list[list[str]]:
+    """Rows (model, stream, period, NDCG@10 of one learner at once, of one served as late, less it of K learners)."""
     rows = []
-    for (name, K, period), values in found.items():
-        at_once, late = values - found[name, 1, 1], values - found[name, 1, max(period, 1)]
-        row = [name, str(K), str(period), with_error(values[:, 0]), with_error(at_once[:, 0]), with_error(late[:, 0])]
-        rows.append([*row, with_error(late[:, 1])])
+    for model, name, period in product(models, streams, PERIODS):
+        values = {
+            (K, n): np.array([simulated(kept, model, name, K, n, seed) for seed in range(n_seeds)])
+            for K, n in ((1, 1), *((K, period) for K in (1, *LEARNERS)))
+        }
+        late = values[1, period]
+        less = [with_error(values[K, period] - late) for K in LEARNERS]
+        rows.append([model, name, str(period), f"{values[1, 1].mean():.4f}", f"{late.mean():.4f}", *less])
     return rows
+
+
+def with_error(values: Any) -> str:
+    """Mean and standard error."""
+    error = statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else float("nan")
+    return f"{np.mean(values):+.4f} ± {error:.4f}"
+
+
+def real(kept: Kept, models: Sequence[str], streams: Sequence[str], n_seeds: int) -> list[list[str]]:
+    """Rows (model, stream, NDCG@10 of one process, less it of two, of two that are killed, processor time, kills, queries)."""
+    rows = []
+    for model, name in product(models, streams):
+        parts = {seed: f"real/{model}/{name}/{seed}" for seed in range(n_seeds)}
+        found = np.array([kept.part(part, partial(pair, model, name, seed)) for seed, part in parts.items()])
+        one, two, killed, ratio, kills, learned, again = found.T
+        less = with_error(two - one), with_error(killed - one)
+        counts = f"{kills.sum():.0f}", f"{learned.sum():,.0f} of {len(found) * _LEARNED:,}"
+        rows.append([model, name, f"{one.mean():.4f}", *less, f"{np.median(ratio):.2f}", f"{np.median(again):.2f}", *counts])
+    return rows
+
+
+def pair(model: str, name: str, seed: int) -> list[float]:
+    """NDCG@10 on held-out queries of one process, of two, and of two that are killed; processor time of two over that of one,
+    kills, queries learned in spite of them, and processor time with them.
+    """
+    make, queries = MODELS[model], _web(_LEARNED + _HELD_OUT, name)(seed)
+    learned, test = queries[:_LEARNED], queries[_LEARNED:]
+    warm = mix([taught(fork(each), learned[:3]) for each in [taught(make(), learned[:260])] * 2])
+    warm.predict_one(test[0][0])
+    before = os.times()
+    alone = taught(make(), learned)
+    used = os.times().user + os.times().system - before.user - before.system
+    with tempfile.TemporaryDirectory() as folder:
+        two, _, seconds = in_processes(Path(folder) / "a", make, learned, 2, seconds=_SECONDS, pause=_PAUSE)
+        killed, kills, again = in_processes(
+            Path(folder) / "b", make, learned, 2, seconds=_SECONDS, pause=_PAUSE, n_kills=_KILLS, seed=seed
+        )
+    values = [float(np.nanmean([ndcg(each, X, y) for X, y in test])) for each in (alone, two.model, killed.model)]
+    found = [*values, seconds / used, float(kills), float(killed.n_queries), again / used]
+    print(model, name, seed, *(f"{value:.4f}" for value in found), two.round, killed.round, flush=True)
+    return found
+
+
+def taught(model: Any, queries: Sequence[Query]) -> Any:
+    for X, y in queries:
+        model.learn_one(X, y)
+    return model
 
 
 def main(arguments: Any = None) -> None:
     options = parser(__doc__)
     options.add_argument("--only", default="quality,real")
-    options.add_argument("--seeds", type=int, default=3)
+    options.add_argument("--seeds", type=int, default=2)
+    options.add_argument("--models", default=",".join(MODELS))
     options.add_argument("--streams", default=",".join(STREAMS))
-    options.add_argument("--trees", type=int, default=None, help="trees of the model; its default without")
+    add_keep(options)
     given = options.parse_args(arguments)
-    make = AdditiveRanker if given.trees is None else lambda: AdditiveRanker(trees=given.trees)
+    kept, models, streams = Kept(given.keep), given.models.split(","), given.streams.split(",")
     if "quality" in given.only:
-        header = ["stream", "learners", "queries between mixes", "NDCG@10", "less one learner", "less one served as late",
-                  "the same, second half"]  # fmt: skip
-        print(table(header, simulated_rows(simulated(make, range(given.seeds), given.streams.split(",")))))
+        header = ["model", "stream", "queries between mixes", "one learner, at once", "one, served as late",
+                  *(f"{K} learners, less the latter" for K in LEARNERS)]  # fmt: skip
+        text = (
+            "## Several learners of one stream, simulated\n\n"
+            f"1,200 queries, {given.seeds} seeds; NDCG@10 of the second half, by what is served. Differences are paired, ± "
+            "standard error over seeds. Curves: `AdditiveRanker(trees=0)`. One learner that is served as late has learned all "
+            "queries before the last mix; what it is below one that is served at once is what staleness costs."
+        )
+        save("learners", f"{text}\n\n{table(header, quality(kept, models, streams, given.seeds))}", part=True)
+    if "real" in given.only:
+        header = ["model", "stream", "NDCG@10 of one process", "two learners, less one process", "two that are killed",
+                  "processor time, of one process", "the same with kills", "kills", "learned with kills"]  # fmt: skip
+        text = (
+            "## Two learners in processes\n\n"
+            f"{_LEARNED:,} queries, of which each learner learns its half, {1 / _PAUSE:.0f} a second at most; models are "
+            f"exchanged every {_SECONDS:.0f} seconds through a folder. NDCG@10 on {_HELD_OUT} further queries by the last mix, "
+            f"{given.seeds} seeds. Processor time is that of both processes over that of one that only learns; with kills "
+            f"queries are learned again. SIGKILL ends a process {_KILLS} times a run, at random instants; it is started again."
+        )
+        rows = real(kept, models, [name for name in streams if name in ("linear", "additive", "forest")], given.seeds)
+        save("learners", f"{text}\n\n{table(header, rows)}", part=True)
 
 
 if __name__ == "__main__":
