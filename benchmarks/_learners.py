@@ -50,7 +50,7 @@ def in_processes(
     killed = 0
     while children:
         if killed < n_kills:
-            time.sleep(rng.expovariate(1.0 / (2.0 * seconds)))
+            time.sleep(rng.expovariate(1.0 / seconds))
             with contextlib.suppress(ProcessLookupError):
                 os.kill(rng.choice([*children]), signal.SIGKILL)
         child, status = os.waitpid(-1, 0)

@@ -14,6 +14,7 @@ No setting was chosen on these streams.
 import os
 import statistics
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import product
@@ -41,7 +42,7 @@ MODELS: dict[str, Callable[[], Any]] = {"curves": lambda: AdditiveRanker(trees=0
 LEARNERS = (2, 4, 8)
 PERIODS = (64, 256)
 #: Queries that are learned and held out in processes, seconds between exchanges, and between queries of a learner.
-_LEARNED, _HELD_OUT, _SECONDS, _PAUSE, _KILLS = 2400, 600, 2.0, 0.005, 10
+_LEARNED, _HELD_OUT, _SECONDS, _PAUSE, _KILLS = 6000, 600, 5.0, 0.005, 6
 
 
 def served(make: Callable[[], Any], queries: Sequence[Query], K: int, period: int) -> list[float]:
@@ -114,10 +115,10 @@ def pair(model: str, name: str, seed: int) -> list[float]:
     """
     make, queries = MODELS[model], _web(_LEARNED + _HELD_OUT, name)(seed)
     learned, test = queries[:_LEARNED], queries[_LEARNED:]
-    warm = mix([taught(fork(each), learned[:3]) for each in [taught(make(), learned[:260])] * 2])
-    warm.predict_one(test[0][0])
+    begun = taught(make(), learned[:260])  # Kernels are loaded before anything is measured.
+    mix([taught(fork(begun), learned[:3])] * 2, begun).predict_one(test[0][0])
     before = os.times()
-    alone = taught(make(), learned)
+    alone = taught(make(), learned, _PAUSE)  # A process that sleeps finds its caches cold, as learners do.
     used = os.times().user + os.times().system - before.user - before.system
     with tempfile.TemporaryDirectory() as folder:
         two, _, seconds = in_processes(Path(folder) / "a", make, learned, 2, seconds=_SECONDS, pause=_PAUSE)
@@ -130,9 +131,10 @@ def pair(model: str, name: str, seed: int) -> list[float]:
     return found
 
 
-def taught(model: Any, queries: Sequence[Query]) -> Any:
+def taught(model: Any, queries: Sequence[Query], pause: float = 0.0) -> Any:
     for X, y in queries:
         model.learn_one(X, y)
+        time.sleep(pause)
     return model
 
 
@@ -161,8 +163,8 @@ def main(arguments: Any = None) -> None:
         text = (
             "## Two learners in processes\n\n"
             f"{_LEARNED:,} queries, of which each learner learns its half, {1 / _PAUSE:.0f} a second at most; models are "
-            f"exchanged every {_SECONDS:.0f} seconds through a folder. NDCG@10 on {_HELD_OUT} further queries by the last mix, "
-            f"{given.seeds} seeds. Processor time is that of both processes over that of one that only learns; with kills "
+            f"exchanged every {_SECONDS:.0f} seconds in a folder. NDCG@10 on {_HELD_OUT} further queries by the last mix, "
+            f"{given.seeds} seeds. Processor time: of both, over that of one that learns at the same pace; with kills "
             f"queries are learned again. SIGKILL ends a process {_KILLS} times a run, at random instants; it is started again."
         )
         rows = real(kept, models, [name for name in streams if name in ("linear", "additive", "forest")], given.seeds)
