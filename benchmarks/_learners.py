@@ -1,6 +1,7 @@
 """Learners of one stream in processes, which may be killed and started again."""
 
 import contextlib
+import json
 import os
 import random
 import signal
@@ -14,11 +15,25 @@ from online_rank.distributed.learners import Learner, Mix, exchange_at, last_mix
 Query = tuple[Any, Any]
 
 
+class _Timed(Learner):
+    """A learner that counts the processor seconds of its exchanges."""
+
+    exchanging = 0.0
+
+    def exchange(self) -> None:
+        begun = time.process_time()
+        try:
+            super().exchange()
+        finally:
+            self.exchanging += time.process_time() - begun
+
+
 def work(
     place: Path, make: Callable[[], Any], queries: Sequence[Query], number: int, of: int, seconds: float, pause: float
 ) -> None:
     """Learn every `of`-th query, until a mix has all queries of all learners."""
-    learner = Learner(exchange_at(place), make(), number=number, of=of, seconds=seconds)
+    begun = time.process_time()
+    learner = _Timed(exchange_at(place), make(), number=number, of=of, seconds=seconds)
     ends = {k: len(queries[k::of]) for k in range(of)}
 
     def read(offsets: dict[int, int]) -> Iterator[tuple[int, int, Any, Any] | None]:
@@ -31,6 +46,14 @@ def work(
             time.sleep(0.01)
 
     learner.run(read)
+    spent = time.process_time() - begun, learner.exchanging
+    place.with_name(f"{place.name}-{number}.json").write_text(json.dumps(spent))
+
+
+def times_of(place: Path, of: int) -> list[float]:
+    """Processor seconds of the last lives of all learners, and those of their exchanges."""
+    each = [json.loads(place.with_name(f"{place.name}-{number}.json").read_text()) for number in range(of)]
+    return [sum(seconds) for seconds in zip(*each, strict=True)]
 
 
 def in_processes(

@@ -1,12 +1,13 @@
 """What do several learners of one stream lose against one, in quality and in time?
 
-    python -m benchmarks.learners [--only quality,real] [--keep FILE] [--models curves,default] [--streams linear,forest]
+    python -m benchmarks.learners [--only quality,real,cost] [--keep FILE] [--models curves,default] [--streams linear,forest]
 
 quality  K learners, each of which learns every K-th query of a stream, and whose models are mixed after every n queries of the
          stream: NDCG@10 of what is served, by the last mix, less NDCG@10 of one learner whose model is served as late. One
          process learns for all in turn, which gives the same model.
 real     Two processes that learn one stream by `Learner` and a folder, without kills and with: NDCG@10 on held-out queries
          and processor time, compared with one process that learns all in one loop.
+cost     What learning, ranking and exchanging take, by model: from which rate of queries another learner pays.
 
 No setting was chosen on these streams.
 """
@@ -26,9 +27,9 @@ import numpy as np
 from benchmarks._additive_streams import Query, _drifting, _web
 from benchmarks._common import parser, save, table
 from benchmarks._kept import Kept, add_keep
-from benchmarks._learners import in_processes
-from online_rank import AdditiveRanker
-from online_rank.distributed import fork, mix
+from benchmarks._learners import in_processes, times_of
+from online_rank import AdditiveRanker, PerceptronRanker, StreamScaler
+from online_rank.distributed import fork, from_bytes, mix, to_bytes
 from online_rank.metrics import NDCG
 
 STREAMS: dict[str, Callable[[int], list[Query]]] = {
@@ -38,11 +39,15 @@ STREAMS: dict[str, Callable[[int], list[Query]]] = {
     "three sudden turns": _drifting((300, 600, 900), 0),
     "gradual drift": _drifting((300,), 600),
 }
-MODELS: dict[str, Callable[[], Any]] = {"curves": lambda: AdditiveRanker(trees=0), "default": AdditiveRanker}
+MODELS: dict[str, Callable[[], Any]] = {
+    "curves": lambda: AdditiveRanker(trees=0),
+    "default": AdditiveRanker,
+    "perceptron": lambda: StreamScaler() | PerceptronRanker(),
+}
 LEARNERS = (2, 4, 8)
 PERIODS = (64, 256)
 #: Queries that are learned and held out in processes, seconds between exchanges, and between queries of a learner.
-_LEARNED, _HELD_OUT, _SECONDS, _PAUSE, _KILLS = 6000, 600, 5.0, 0.005, 6
+_LEARNED, _HELD_OUT, _SECONDS, _PAUSE, _KILLS = 6000, 600, 10.0, 0.005, 6
 
 
 def served(make: Callable[[], Any], queries: Sequence[Query], K: int, period: int) -> list[float]:
@@ -97,21 +102,30 @@ def with_error(values: Any) -> str:
 
 
 def real(kept: Kept, models: Sequence[str], streams: Sequence[str], n_seeds: int) -> list[list[str]]:
-    """Rows (model, stream, NDCG@10 of one process, less it of two, of two that are killed, processor time, kills, queries)."""
+    """Rows (model, stream, NDCG@10 of one process, less it of two, of two that are killed, processor times, kills, queries)."""
     rows = []
     for model, name in product(models, streams):
         parts = {seed: f"real/{model}/{name}/{seed}" for seed in range(n_seeds)}
         found = np.array([kept.part(part, partial(pair, model, name, seed)) for seed, part in parts.items()])
-        one, two, killed, ratio, kills, learned, again = found.T
+        one, two, killed, ratio, exchanged, kills, learned, again = found.T
         less = with_error(two - one), with_error(killed - one)
         counts = f"{kills.sum():.0f}", f"{learned.sum():,.0f} of {len(found) * _LEARNED:,}"
-        rows.append([model, name, f"{one.mean():.4f}", *less, f"{np.median(ratio):.2f}", f"{np.median(again):.2f}", *counts])
+        rows.append(
+            [
+                model,
+                name,
+                f"{one.mean():.4f}",
+                *less,
+                *(f"{np.median(each):.2f}" for each in (exchanged, ratio, again)),
+                *counts,
+            ]
+        )
     return rows
 
 
 def pair(model: str, name: str, seed: int) -> list[float]:
     """NDCG@10 on held-out queries of one process, of two, and of two that are killed; processor time of two over that of one,
-    kills, queries learned in spite of them, and processor time with them.
+    and over theirs without exchanging; kills, queries learned in spite of them, and processor time with them.
     """
     make, queries = MODELS[model], _web(_LEARNED + _HELD_OUT, name)(seed)
     learned, test = queries[:_LEARNED], queries[_LEARNED:]
@@ -122,13 +136,55 @@ def pair(model: str, name: str, seed: int) -> list[float]:
     used = os.times().user + os.times().system - before.user - before.system
     with tempfile.TemporaryDirectory() as folder:
         two, _, seconds = in_processes(Path(folder) / "a", make, learned, 2, seconds=_SECONDS, pause=_PAUSE)
+        both, exchanging = times_of(Path(folder) / "a", 2)
         killed, kills, again = in_processes(
             Path(folder) / "b", make, learned, 2, seconds=_SECONDS, pause=_PAUSE, n_kills=_KILLS, seed=seed
         )
     values = [float(np.nanmean([ndcg(each, X, y) for X, y in test])) for each in (alone, two.model, killed.model)]
-    found = [*values, seconds / used, float(kills), float(killed.n_queries), again / used]
+    found = [*values, seconds / used, both / (both - exchanging), float(kills), float(killed.n_queries), again / used]
     print(model, name, seed, *(f"{value:.4f}" for value in found), two.round, killed.round, flush=True)
     return found
+
+
+def cost(model: Any, queries: Sequence[Query]) -> list[float]:
+    """Least milliseconds to learn and to rank a query, to fork, save and load the model, and to mix 2, 4 and 8; and its MB."""
+    base = taught(model, queries[:300])
+    shards = [taught(fork(base), queries[300 + 20 * k : 320 + 20 * k]) for k in range(8)]
+    content = to_bytes(base)
+    copies = iter([from_bytes(content) for _ in range(4)])
+
+    def learn() -> None:
+        taught(next(copies), queries[300:350])
+
+    acts: list[tuple[Callable[[], Any], int, int]] = [
+        (learn, 4, 50), (lambda: [base.predict_one(X) for X, _ in queries[:50]], 5, 50), (lambda: fork(base), 5, 1),
+        (lambda: to_bytes(base), 5, 1), (lambda: from_bytes(content), 5, 1),
+        *((partial(mix, shards[:K], base), 3, 1) for K in LEARNERS),
+    ]  # fmt: skip
+    return [*(least(act, times) / n for act, times, n in acts), len(content) / 1e6]
+
+
+def least(act: Callable[[], Any], times: int) -> float:
+    """Milliseconds of processor time, the least of several."""
+    found = []
+    for _ in range(times):
+        begun = time.process_time()
+        act()
+        found.append(1e3 * (time.process_time() - begun))
+    return min(found)
+
+
+def cost_rows(kept: Kept, models: Sequence[str]) -> list[list[str]]:
+    """Rows (model, MB, learn, rank, exchange with 2, 4 and 8 learners, queries between exchanges for a tenth)."""
+    rows = []
+    for model in models:
+        found = kept.part(f"cost/{model}", lambda m=model: cost(MODELS[m](), STREAMS["additive"](0)))
+        learn, rank, forks, save, load, *mixes, size = found
+        # Each puts its model and takes the mix; one of them reads all, mixes, and puts the mix.
+        each = [forks + save + load + (K * load + mixed + save) / K for K, mixed in zip(LEARNERS, mixes, strict=True)]
+        figures = f"{size:.2f}", f"{learn:.2f}", f"{rank:.2f}", *(f"{ms:.0f}" for ms in each), f"{10.0 * each[0] / learn:,.0f}"
+        rows.append([model, *figures])
+    return rows
 
 
 def taught(model: Any, queries: Sequence[Query], pause: float = 0.0) -> Any:
@@ -140,9 +196,9 @@ def taught(model: Any, queries: Sequence[Query], pause: float = 0.0) -> Any:
 
 def main(arguments: Any = None) -> None:
     options = parser(__doc__)
-    options.add_argument("--only", default="quality,real")
+    options.add_argument("--only", default="quality,real,cost")
     options.add_argument("--seeds", type=int, default=2)
-    options.add_argument("--models", default=",".join(MODELS))
+    options.add_argument("--models", default="curves,default")
     options.add_argument("--streams", default=",".join(STREAMS))
     add_keep(options)
     given = options.parse_args(arguments)
@@ -158,17 +214,28 @@ def main(arguments: Any = None) -> None:
         )
         save("learners", f"{text}\n\n{table(header, quality(kept, models, streams, given.seeds))}", part=True)
     if "real" in given.only:
-        header = ["model", "stream", "NDCG@10 of one process", "two learners, less one process", "two that are killed",
-                  "processor time, of one process", "the same with kills", "kills", "learned with kills"]  # fmt: skip
+        header = ["model", "stream", "NDCG@10 of one process", "of two, less one", "of two that are killed, less one",
+                  "processor time, without exchanging 1", "of one process", "with kills", "kills", "learned with kills"]  # fmt: skip
         text = (
             "## Two learners in processes\n\n"
             f"{_LEARNED:,} queries, of which each learner learns its half, {1 / _PAUSE:.0f} a second at most; models are "
             f"exchanged every {_SECONDS:.0f} seconds in a folder. NDCG@10 on {_HELD_OUT} further queries by the last mix, "
-            f"{given.seeds} seeds. Processor time: of both, over that of one that learns at the same pace; with kills "
-            f"queries are learned again. SIGKILL ends a process {_KILLS} times a run, at random instants; it is started again."
+            f"{given.seeds} seeds. Processor time of both: over theirs without exchanging, and over that of one process that "
+            "learns all at the same pace; with kills it includes what is learned again. SIGKILL ends a process "
+            f"{_KILLS} times a run, at random instants, and the process is started again."
         )
         rows = real(kept, models, [name for name in streams if name in ("linear", "additive", "forest")], given.seeds)
         save("learners", f"{text}\n\n{table(header, rows)}", part=True)
+    if "cost" in given.only:
+        header = ["model", "MB", "learn", "rank", *(f"exchange, {K} learners" for K in LEARNERS), "queries for a tenth"]
+        text = (
+            "## What an exchange takes\n\n"
+            "Milliseconds of processor time, the least of several; queries of 40 to 80 documents with 136 features, after 300 "
+            "of them. An exchange is what one learner takes in a round: to put its model, to take the mix and fork it, and its "
+            "share of reading all models, mixing them, and putting the mix. The last column is how many queries a learner has "
+            "to learn between two exchanges so that exchanging takes a tenth of learning, with two learners."
+        )
+        save("learners", f"{text}\n\n{table(header, cost_rows(kept, [*models, 'perceptron']))}", part=True)
 
 
 if __name__ == "__main__":
