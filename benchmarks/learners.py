@@ -215,7 +215,7 @@ def main(arguments: Any = None) -> None:
         save("learners", f"{text}\n\n{table(header, quality(kept, models, streams, given.seeds))}", part=True)
     if "real" in given.only:
         header = ["model", "stream", "NDCG@10 of one process", "of two, less one", "of two that are killed, less one",
-                  "processor time, without exchanging 1", "of one process", "with kills", "kills", "learned with kills"]  # fmt: skip
+                  "processor time, without exchanging 1", "of one", "with kills", "kills", "learned with kills"]  # fmt: skip
         text = (
             "## Two learners in processes\n\n"
             f"{_LEARNED:,} queries, of which each learner learns its half, {1 / _PAUSE:.0f} a second at most; models are "
