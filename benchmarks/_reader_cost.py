@@ -6,7 +6,6 @@ import json
 import os
 import statistics
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -101,9 +100,3 @@ def rows_of(found: dict[tuple[str, str], list[float]], now: str, before: str | N
             ]
         rows.append(row)
     return rows
-
-
-if __name__ == "__main__":  # For a look without the page.
-    given = {"now": Path(sys.executable), **({"before": Path(sys.argv[1])} if sys.argv[1:] else {})}
-    for row in rows_of(seconds_of_rankings(given, 5, 800), "now", "before" if sys.argv[1:] else None):
-        print(*row, sep=" | ")
