@@ -51,7 +51,7 @@ def work(
 
 
 def times_of(place: Path, of: int) -> list[float]:
-    """Processor seconds of the last lives of all learners, and those of their exchanges."""
+    """Processor seconds of the last lives of all learners, in all, and in their exchanges."""
     each = [json.loads(place.with_name(f"{place.name}-{number}.json").read_text()) for number in range(of)]
     return [sum(seconds) for seconds in zip(*each, strict=True)]
 

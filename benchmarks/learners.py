@@ -124,8 +124,8 @@ def real(kept: Kept, models: Sequence[str], streams: Sequence[str], n_seeds: int
 
 
 def pair(model: str, name: str, seed: int) -> list[float]:
-    """NDCG@10 on held-out queries of one process, of two, and of two that are killed; processor time of two over that of one,
-    and over theirs without exchanging; kills, queries learned in spite of them, and processor time with them.
+    """NDCG@10 on held-out queries of one process, of two, and of two that are killed. Processor time of two, over one process
+    and over two without exchanging. Kills, queries learned in spite of them, and processor time with them.
     """
     make, queries = MODELS[model], _web(_LEARNED + _HELD_OUT, name)(seed)
     learned, test = queries[:_LEARNED], queries[_LEARNED:]
@@ -220,8 +220,8 @@ def main(arguments: Any = None) -> None:
             "## Two learners in processes\n\n"
             f"{_LEARNED:,} queries, of which each learner learns its half, {1 / _PAUSE:.0f} a second at most; models are "
             f"exchanged every {_SECONDS:.0f} seconds in a folder. NDCG@10 on {_HELD_OUT} further queries by the last mix, "
-            f"{given.seeds} seeds. Processor time of both: over theirs without exchanging, and over that of one process that "
-            "learns all at the same pace; with kills it includes what is learned again. SIGKILL ends a process "
+            f"{given.seeds} seeds. Processor time of both: over their time without exchanging, and over one process that "
+            "learns all at the same pace. With kills it includes what is learned again. SIGKILL ends a process "
             f"{_KILLS} times a run, at random instants, and the process is started again."
         )
         rows = real(kept, models, [name for name in streams if name in ("linear", "additive", "forest")], given.seeds)

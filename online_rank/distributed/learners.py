@@ -176,7 +176,7 @@ class Learner:
         return is_new
 
     def tick(self) -> None:
-        """Exchange models if it is time. Call it where no query comes, too."""
+        """Exchange models if it is time. Call it while no query comes, too."""
         if time.monotonic() >= self._began + self.seconds:
             self.exchange()
 

@@ -17,7 +17,7 @@ def make():
 
 
 def kill_learners(n_kills: int, seed: int = 0, *, of: int = 2, n_queries: int = 600, seconds: float = 0.2) -> Found:
-    """Kill one of the learners at random instants, until there were so many kills; then let them come to the end."""
+    """Kill one of the learners at random instants, this many times; then let them come to the end."""
     found, n = Found(), 0
     while found.counts["kills"] < n_kills:
         queries = linear_queries(n_queries, seed=random.Random(seed + n).randrange(1 << 30))
