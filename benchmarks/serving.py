@@ -1,7 +1,7 @@
 """How fast is the HTTP service compared with a server that only parses the same requests?
 
     python -m benchmarks.serving [--seconds 10] [--keep FILE] [--before FOLDER] [--other PYTHON]
-        [--only speed,cost,bare,grades,checkpoints,forms]
+        [--only speed,cost,bare,grades,checkpoints,forms,readers]
 
 - speed: 32 connections send queries of 20 documents with 46 named features as JSON, over HTTP/1.1. Requests a second, and how
   long an answer takes, of a bare Starlette handler that parses the body and answers; of /rank; and of /rank and /learn in turn
@@ -15,6 +15,8 @@
 - checkpoints: how long rankings take while checkpoints are written, and while none is.
 - forms: what a query of 150 x 136 costs as an array, as dicts, and as a request by document, in columns and in binary, without
   HTTP; with `struct.pack` of its values and `orjson.loads` of the same body for comparison.
+- readers: rankings a second and core of a reader, by the processor time of its process, queries of 50 x 20 from 16 clients,
+  curves alone, in each form; compared with the version that PYTHON runs.
 """
 
 import asyncio
@@ -23,6 +25,7 @@ import json
 import os
 import statistics
 import struct
+import sys
 import tempfile
 import time
 import timeit
@@ -39,6 +42,7 @@ from benchmarks._door_cost import CLIENTS, SHAPE, costs, over_bare, over_before
 from benchmarks._http import CONNECTIONS, Client, Server, bodies, load, ranking
 from benchmarks._kept import Kept, add_keep, commit
 from benchmarks._other import add_other, commit_of
+from benchmarks._reader_cost import rows_of, seconds_of_rankings
 from online_rank import AdditiveRanker
 from online_rank.serving import RankingService
 from online_rank.serving.queries import query_of
@@ -238,6 +242,25 @@ def show_forms(given: Any) -> str:
     return f"Least of {_ROUNDS} turns. Load of the machine {os.getloadavg()[0]:.1f}.\n\n{table(header, rows)}"
 
 
+def show_readers(given: Any) -> str:
+    pythons = {"now": Path(sys.executable), **({} if given.other is None else {"before": given.other})}
+    before = None if given.other is None else "before"
+    turns, n = max(4, round(given.seconds / 2)), 400
+    found = seconds_of_rankings(pythons, turns, n)
+    header = [
+        "rankings a second and core of a reader",
+        "now",
+        *(["before", "ratio (lowest to highest of the turns)"] if before else []),
+    ]
+    note = (
+        f"Queries of {SHAPE[0]} x {SHAPE[1]} from {CLIENTS} clients over HTTP, `AdditiveRanker(trees=0)` after 200 of them; "
+        f"processor time of the process of the reader, which sends the rankings to its learner; {turns} turns of {n}"
+        f"{'' if given.other is None else f', in turns with commit {commit_of(given.other)}'}; medians. Load of the machine "
+        f"{os.getloadavg()[0]:.1f}."
+    )
+    return f"{note}\n\n{table(header, rows_of(found, 'now', before))}"
+
+
 PARTS: dict[str, Callable[[Any], str]] = {
     "speed": show_speed,
     "cost": show_cost,
@@ -245,6 +268,7 @@ PARTS: dict[str, Callable[[Any], str]] = {
     "grades": show_grades,
     "checkpoints": show_checkpoints,
     "forms": show_forms,
+    "readers": show_readers,
 }
 
 

@@ -108,12 +108,19 @@ class RankingService(ServiceState):
             Whether each request to rank counts as one that says `"greedy": true`.
         """
         # One client must not decide how long everybody's vectors are.
-        return _lenient().run(self._handle, request, line, at, kinds, greedy)
+        return _lenient().run(self._handle, None, request, line, at, kinds, greedy)
 
-    def _handle(self, request: bytes, line: int, at: float | None, kinds: Collection[str] | None, greedy: bool) -> Reply:
+    def handle_read(self, message: Any, request: bytes, kinds: Collection[str] | None = None) -> Reply:
+        """Answer one request as `handle` does, when it has been read: `message` is what `reading.read` makes of it."""
+        return _lenient().run(self._handle, message, request, 0, None, kinds, False)
+
+    def _handle(
+        self, message: Any, request: bytes, line: int, at: float | None, kinds: Collection[str] | None, greedy: bool
+    ) -> Reply:
         known: dict[str, Any] = {}
         try:
-            message: Any = read(request)
+            if message is None:
+                message = read(request)
             known = {} if isinstance(message, messages.Command) else {"id": message.id}
             if greedy and isinstance(message, messages.Rank):
                 message.greedy = True

@@ -147,6 +147,10 @@ def waits(
     if query_id in queries:  # Clicks on the page before may still come.
         query_id = pending.page_for(query_id, known, state.known_documents, state.learned_as)
     waiting = (query_id, size, at, text, scores, drawn)
+    docs = (message.docs or {}) if message.rows is UNSET and message.docs is not UNSET else message.given
+    if not state.keeps_queries:
+        _count(state, kept)
+        return Reply(answer, Outcome(("rank",), None, waiting), docs=docs)
     number, gone = None, list[int]()
     if state.learned_as(query_id) is None:
         number, gone = pending._clock + 1, pending.crowded_out(query_id, size, now)
@@ -161,7 +165,6 @@ def waits(
     fields: tuple[Any, ...] = ("rank", n_shown, gone, n_asked, kept, None if now == at else now)
     if challenge is not None and challenge.keep is not None:
         fields = (*fields, challenge.n_shown, challenge.spent)
-    docs = (message.docs or {}) if message.rows is UNSET and message.docs is not UNSET else message.given
     reply = Reply(answer, Outcome(fields, number, waiting, gone=tuple(forgotten)), docs=docs)
     let_wait(state, changes, number, waiting, gone, now, kept)
     return reply
@@ -201,10 +204,7 @@ def let_wait(
     kept: float | None,
 ) -> None:
     """A query was ranked, and waits under its number, if it has one; the last of the changes, which undo it."""
-    state._counts["ranked"] += 1
-    state.n_changes += 1
-    if kept is not None:
-        state._kept = state._kept + np.array((1.0, kept))
+    _count(state, kept)
     if number is not None:
         query_id, size, at, *query = waiting
         if query_id in state._pending._early:
@@ -212,3 +212,11 @@ def let_wait(
             state._counts["late"] += n_late
             state._counts["unknown_documents"] += n_unknown
         state._pending.put(changes, query_id, tuple(query), size, number, gone, at, now)
+
+
+def _count(state: ServiceState, kept: float | None) -> None:
+    """Count a ranking, and the share of its DCG that a draw keeps, if it is known."""
+    state._counts["ranked"] += 1
+    state.n_changes += 1
+    if kept is not None:
+        state._kept = state._kept + np.array((1.0, kept))

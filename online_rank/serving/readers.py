@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from online_rank.base import abilities_of, ranker_of
-from online_rank.base.undo import all_or_nothing
 from online_rank.serving.asgi import ANOTHER_LEADS
 from online_rank.serving.cached import MOST_MODEL, Cache
 from online_rank.serving.durable import DurableService
@@ -52,7 +51,7 @@ class _ReadModel(ServedModel):
         if abilities_of(model).draws:
             ranker_of(model).n_shown = first_draw
         service = RankingService(model)
-        service.takes_any_context = True
+        service.takes_any_context, service.keeps_queries = True, False
         super().__init__(DurableService(service))
         self.etag = etag
         self.refusal = 409, {"error": f"this is a reader: send this to the learner, {learner}"}
@@ -179,10 +178,8 @@ class ReaderModels:
             answer = await self._posted("/rank", key, request)
             if answer is not _AWAY:
                 return answer
-        reply = service.handle(request, kinds=kinds)
+        reply = service.handle(request, kinds=kinds) if message is None else service.handle_read(message, request, kinds)
         if reply.outcome is not None:
-            waiting = reply.outcome.waiting
-            service._pending.leave(all_or_nothing(), waiting[0])
             self.outbox.put(key, reply.answer["id"], message_of(reply.outcome, model.etag.strip('"')))
             model.watch(reply)
         return answered(reply)

@@ -99,6 +99,8 @@ class ServiceState(Counted):
     _needs: Needs | None = None
     #: Whether its model may get a context that it does not look at: a reader does not know the learner's challenger.
     takes_any_context: bool = False
+    #: Whether a query that was ranked waits here for its feedback: what a reader ranks waits at the learner.
+    keeps_queries: bool = True
 
     def __init__(
         self,

@@ -60,7 +60,7 @@ _OF_VALUES = ("22", "54")
 _PUT_FILE = "INSERT INTO file VALUES(?, ?) ON CONFLICT(name) DO UPDATE SET content = excluded.content"
 
 
-class _PostgresRows(Rows):
+class PostgresRows(Rows):
     """Read access to the state in a database; `failed` takes the errors after which a connection is of no use."""
 
     def __init__(self, place: str, connection: Any, failed: Callable[[OSError], None] = lambda _: None) -> None:
@@ -91,7 +91,7 @@ class _PostgresRows(Rows):
             raise failure from None
 
 
-class _PostgresDatabase(_PostgresRows):
+class _PostgresDatabase(PostgresRows):
     """The connection of a leader that writes in an epoch; transactions of several threads come in turn."""
 
     def __init__(self, place: str, connection: Any, failed: Callable[[OSError], None], epoch: int) -> None:
@@ -158,7 +158,7 @@ class PostgresState(Journal):
     def __init__(self, place: str) -> None:
         self._name, self._place = shown(place), place
         self.failure: OSError | None = None
-        self._connections: list[_PostgresRows] = []
+        self._connections: list[PostgresRows] = []
         self._ended = threading.Event()
         try:
             self._lead, self._reader, writer = self._rows(), self._rows(), self._rows()
@@ -175,9 +175,9 @@ class PostgresState(Journal):
     def __str__(self) -> str:
         return self._name
 
-    def _rows(self) -> _PostgresRows:
+    def _rows(self) -> PostgresRows:
         """Another connection."""
-        rows = _PostgresRows(self._place, _connected(self._place), self._fail)
+        rows = PostgresRows(self._place, connected(self._place), self._fail)
         self._connections.append(rows)
         return rows
 
@@ -270,7 +270,7 @@ class PostgresState(Journal):
             Somebody reads an earlier state of the database, such as `pg_dump`, which keeps deleted rows for as long.
         """
         self.require_open()
-        with contextlib.closing(_PostgresRows(self._place, _connected(self._place))) as rows:
+        with contextlib.closing(PostgresRows(self._place, connected(self._place))) as rows:
             with rows._translated():
                 rows._connection.execute(f"SET statement_timeout = {_PURGE_MS}")
             for table in _PURGED:
@@ -293,7 +293,7 @@ class PostgresState(Journal):
 @contextlib.contextmanager
 def saved_in_postgres(place: str) -> Iterator[Saved]:
     """The current state of a service in a database, read without its lock, while a server leads. Raises as `saved_state`."""
-    with contextlib.closing(_PostgresRows(place, _connected(place, "any"))) as rows, rows._translated():
+    with contextlib.closing(PostgresRows(place, connected(place, "any"))) as rows, rows._translated():
         rows._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         yield Saved(rows)
 
@@ -316,7 +316,7 @@ def shown(place: str) -> str:
     return f"{scheme}://{rest.partition('?')[0].rpartition('@')[2]}"
 
 
-def _connected(place: str, server: str = "read-write") -> Any:
+def connected(place: str, server: str = "read-write") -> Any:
     """A connection that takes SQLite's statements, and commits each outside of a transaction; to a server that is no standby,
     or to "any". Raises OSError, ImportError.
     """

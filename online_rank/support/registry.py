@@ -37,6 +37,7 @@ MODULES = (
     "base.schema",
     "client",
     "distributed.keyed",
+    "distributed.learners",
     "distributed.spark",
     "limits",
     "measures.own",

@@ -6,12 +6,12 @@ A part has campaigns, and a campaign has rounds with different seeds. The rounds
 the minutes are over; what they count adds up. `--size` is the share of the rounds; with 0.01 each campaign has one. The exit
 status is 1 if anything went wrong. `--write` puts the figures into `tests/campaigns/results.md`.
 
-- kills: `train`, `stream` with grades and with clicks, `serve` with one model and with one for each key, and a worker of
-  `KeyedRankers` are killed (SIGKILL) at random instants and started again. What was acknowledged must have been learned, once;
-  where the client sends the same in the same order, the model has the bits of a run that nobody killed. `kills_windows`: in the
-  middle of events, of a replaced model and of a promotion. `kills_leaders`: of three servers of one state in PostgreSQL the one
-  that leads, its connections and the database are killed, or it is stopped until another one leads (PostgreSQL's programs are
-  needed). `kills_readers`: a learner under three readers, which 200 clients ask to rank.
+- kills: `train`, `stream` with grades and with clicks, `serve` with one model and with one for each key, a worker of
+  `KeyedRankers`, and learners of one stream are killed (SIGKILL) at random instants and started again. What was acknowledged
+  must have been learned, once; where the client sends the same in the same order, the model has the bits of a run that nobody
+  killed. `kills_windows`: in the middle of events, of a replaced model and of a promotion. `kills_leaders`: of three servers
+  of one state in PostgreSQL the one that leads, its connections and the database are killed, or it is stopped until another
+  one leads (PostgreSQL's programs are needed). `kills_readers`: a learner under three readers, which 200 clients ask to rank.
 - faults: a library between the process and the system lets writes, syncs and renames fail, kills at each such call, and takes
   back what was not synced (`faults`). Disks with anything they may hold after power is lost at any instant, with and without
   calls that failed before (`crashes`). Linux and a C compiler are needed.
@@ -60,6 +60,7 @@ from tests.campaigns import (
     keyed,
     kills,
     kills_leaders,
+    kills_learners,
     kills_readers,
     kills_served,
     kills_windows,
@@ -97,6 +98,7 @@ PARTS: dict[str, dict[str, Campaign]] = {
         "serve": Campaign(25, lambda seed: kills_served.kill_serve(4, seed)),
         "serve, five tenants": Campaign(25, lambda seed: kills_served.kill_serve(4, seed, tuple("abcde"))),
         "a worker of keys": Campaign(25, lambda seed: kills_served.kill_keyed(8, seed)),
+        "two learners of one stream": Campaign(10, lambda seed: kills_learners.kill_learners(20, seed)),
         "serve, three servers on PostgreSQL": Campaign(10, lambda seed: kills_leaders.kill_leaders(20, seed)),
         "serve, a learner and three readers": Campaign(2, lambda seed: kills_readers.kill_learner(5, seed)),
         "serve, events and new models": Campaign(12, lambda seed: kills_windows.kill_windows(16, seed)),

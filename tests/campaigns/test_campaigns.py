@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from online_rank.base.undo import all_or_nothing
+from online_rank.distributed.learners import Learner
 from online_rank.storage.files import ModelFileError, from_bytes, load, to_bytes
 from tests.campaigns import (
     children,
@@ -27,6 +28,7 @@ from tests.campaigns import (
     keyed,
     kills,
     kills_leaders,
+    kills_learners,
     kills_readers,
     kills_served,
     kills_windows,
@@ -98,6 +100,7 @@ def test_servers_and_workers_that_are_killed_lose_nothing():
         kills_served.kill_keyed(5, seed=1, n_queries=60),
         kills_served.kill_serve(2, seed=1, keys=("a", "b")),
         kills_windows.kill_windows(2, seed=1),
+        kills_learners.kill_learners(3, seed=1, n_queries=200),
     ):
         assert found.wrong == []
         assert found.counts["kills"] > 1
@@ -120,6 +123,20 @@ def test_readers_continue_to_rank_while_their_learner_is_killed_and_lose_nothing
     assert found.wrong == []
     assert found.counts["rankings_while_away"] > 0
     assert found.counts["acknowledged"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("compiled")
+def test_a_learner_that_learns_again_what_is_in_the_mix_is_noticed(monkeypatch):
+    begin = Learner._begin
+
+    def behind(self, found):
+        begin(self, found)
+        self.offsets = {partition: max(offset - 3, 0) for partition, offset in self.offsets.items()}
+
+    monkeypatch.setattr(Learner, "_begin", behind)
+    found = kills_learners.kill_learners(2, seed=1, n_queries=100)
+    assert any("queries were learned" in what for what in found.wrong)
 
 
 @pytest.mark.parametrize(("fuzz", "n"), [(hostile.fuzz_letor, 100), (hostile.fuzz_protocol, 500)])
