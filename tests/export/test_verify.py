@@ -201,6 +201,17 @@ def test_search_engines_are_asked_by_their_requests_and_each_difference_is_found
             assert any(REASONS[planted] in reason for reason in verdict.reasons), verdict.in_words()
 
 
+@pytest.mark.slow
+def test_probes_that_a_stopped_run_left_in_solr_are_not_asked_for(model, tmp_path):
+    path = written(model, "solr", tmp_path)
+    stub, after = stub_for("solr", model, path.read_text())
+    stub.documents["online_rank_probe_of another run"] = {"key": "online_rank_probe_of another run"}
+    with stub_engines.running(stub) as host:
+        verdict = verify(str(path), engine=f"http://{host}{after}")
+    assert verdict.equal, verdict.in_words()
+    assert not stub.documents
+
+
 def test_what_a_probe_cannot_set_is_named(tmp_path):
     ranker = PerceptronRanker.from_weights({"bm25": 2.0, "clicks": 0.5})
     path = written(ranker, "elasticsearch", tmp_path)

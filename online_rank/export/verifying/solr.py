@@ -22,7 +22,7 @@ def solr(given: Probes, content: bytes, address: str) -> Answer:
     try:
         scores = [_scores(given.name, query, fields, key, http) for query in given.queries]
     finally:
-        http.ask("POST", "/update?commit=true", {"delete": {"query": f"{key}:{_ID}*"}})
+        _delete(key, http)
     return f"Solr {version}".strip(), scores
 
 
@@ -48,8 +48,14 @@ def _fields(given: Probes, http: Http) -> dict[str, str]:
     return fields
 
 
+def _delete(key: str, http: Http) -> None:
+    http.ask("POST", "/update?commit=true", {"delete": {"query": f"{key}:{_ID}*"}})
+
+
 def _scores(model: str, query: list[Any], fields: dict[str, str], key: str, http: Http) -> list[float]:
     documents = [{key: _ID + one.id, **{fields[field]: value for field, value in one.fields.items()}} for one in query]
+    # Those of the query before, or of a run that was stopped, would be found too.
+    _delete(key, http)
     http.ask("POST", "/update?commit=true", documents)
     asked = {
         "q": f"{{!prefix f={key}}}{_ID}",
