@@ -91,6 +91,7 @@ REGISTRY = {
     "swap": lambda: SwapRanker(),
     "click perceptron": lambda: ClickPerceptron(),
     "click ridge": lambda: ClickRidge(),
+    "click curves": lambda: ClickCurves(),
     "gradient": lambda: GradientRanker(),
     "gradient, listnet": lambda: GradientRanker("listnet", optimizer="adagrad"),
     "gradient, lambdarank": lambda: GradientRanker("lambdarank", optimizer="adam"),
@@ -201,8 +202,6 @@ NOT_CHECKED = {
     FrozenRanker,
     Retrained,
     ClickTrees,
-    # A feature that comes late finds columns that others have taken.
-    ClickCurves,
     # They take vectors.
     VectorFeatures,
     VectorRanker,

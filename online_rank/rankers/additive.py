@@ -22,14 +22,14 @@ from online_rank.base.kinds import TEXT, Kinds, checked_kinds
 from online_rank.base.lock import locked
 from online_rank.base.reader import own_names
 from online_rank.base.schema import Array, Count, Derived, Nested, Real, Schema
-from online_rank.base.undo import Undo, all_or_nothing
+from online_rank.base.undo import Undo
 from online_rank.measures.learned import discounts
 from online_rank.measures.learned import measure as parse_measure
 from online_rank.measures.own import is_own
 from online_rank.preprocessing import StreamQuantileMap
 from online_rank.preprocessing.vector_columns import VectorColumns
 from online_rank.query import Block, single, with_features
-from online_rank.query.embeddings import VectorsMet, checked_dimensions
+from online_rank.query.embeddings import checked_dimensions
 from online_rank.query.levels import is_level
 from online_rank.query.words import Worded
 from online_rank.rankers import hedge
@@ -44,7 +44,7 @@ from online_rank.rankers.mixed import mix
 from online_rank.rankers.perceptron import PerceptronRanker
 from online_rank.rankers.signs import checked_signs, require_in_array, signs_of_columns
 from online_rank.rankers.weighed_levels import curves_of_levels, n_beyond
-from online_rank.rankers.with_vectors import adapted, learn_with_vectors, without_vectors_of
+from online_rank.rankers.with_vectors import adapted, without_vectors_of
 from online_rank.rankers.worded import columns_made, learn_words, length_of, with_words
 from online_rank.rankers.words import Words
 
@@ -407,11 +407,6 @@ class AdditiveRanker(CurvedRanker):
         return adapted(self._vectors, query, vector)
 
     @property
-    def vector_columns(self) -> VectorColumns | None:
-        """What is learned of vectors; None before there are any."""
-        return self._vectors
-
-    @property
     @locked
     def words_beside(self) -> OuterHedge | None:
         """How words are blended with curves and trees, and what both have lost; None before there are words."""
@@ -641,28 +636,9 @@ class AdditiveRanker(CurvedRanker):
                     row[k] = left_after(gone, seconds)
         return keep
 
-    def _learn_block(self, block: Block, changes: all_or_nothing | None = None) -> None:
-        if len(block.w) > 1 and self._linear is None and (type(block.X) is list or may_meet_words(self, block)):
-            # What a text is, and the columns of a vector, follow from the queries before; so do names that are words.
-            if changes is not None:
-                changes.include(self, block)
-            for query in block.each():
-                self._learn_block(query)
-            return
-        if self._vectors is None or type(block.X) is not list:
-            try:
-                return super()._learn_block(block, changes)
-            except VectorsMet:  # Nothing has changed: they are met when a query is read.
-                pass
-        learn_with_vectors(self, block, changes, super()._learn_block)
-
-    def _score_all(self, block: Block, score: Any = None) -> np.ndarray:
-        if self._vectors is None or type(block.X) is not list:
-            try:
-                return super()._score_all(block, score)
-            except VectorsMet:
-                pass
-        return super()._score_all(without_vectors_of(self, block), score)
+    def _is_learned_one_by_one(self, block: Block) -> bool:
+        # What a text is, and the columns of a vector, follow from the queries before; so do names that are words.
+        return self._linear is None and (type(block.X) is list or may_meet_words(self, block))
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
         if self._linear is not None:

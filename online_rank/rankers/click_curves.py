@@ -16,12 +16,11 @@ from online_rank.base.lock import locked
 from online_rank.base.reader import own_names
 from online_rank.base.rounds import largest_norm
 from online_rank.base.schema import Array, Derived, Nested, Schema
-from online_rank.base.undo import all_or_nothing
 from online_rank.feedback.policies import Policy, require_policy
 from online_rank.preprocessing import StreamQuantileMap
 from online_rank.preprocessing.vector_columns import VectorColumns
 from online_rank.query import Block, single
-from online_rank.query.embeddings import VectorsMet, checked_dimensions
+from online_rank.query.embeddings import checked_dimensions
 from online_rank.query.levels import is_level
 from online_rank.query.words import Worded
 from online_rank.rankers.click_ridge import ClickRidge
@@ -29,7 +28,7 @@ from online_rank.rankers.click_words import ClickWords
 from online_rank.rankers.curved import CurvedRanker, as_read, n_curves
 from online_rank.rankers.exploring import BEGUN
 from online_rank.rankers.rules import as_parameter, as_weights
-from online_rank.rankers.with_vectors import learn_with_vectors, without_vectors_of
+from online_rank.rankers.with_vectors import without_vectors_of
 from online_rank.rankers.worded import with_words
 
 #: The columns that a feature may have: g, q, whether it is missing, and wide ramps, each of three ramps of the grid.
@@ -190,11 +189,6 @@ class ClickCurves(CurvedRanker):
         """How many words, and levels beyond `max_levels`, have a weight."""
         return 0 if self._words is None else self._words.n_words
 
-    @property
-    def vector_columns(self) -> VectorColumns | None:
-        """What is learned of vectors; None before there are any."""
-        return self._vectors
-
     def _begin_linear(self) -> None:
         raise ValueError("x is sparse: ClickCurves learns curves of features that most documents have; ClickRidge takes rows")
 
@@ -245,28 +239,9 @@ class ClickCurves(CurvedRanker):
             return scores + self._words.scores(X.tokens)
         return scores
 
-    def _learn_block(self, block: Block, changes: all_or_nothing | None = None) -> None:
-        if len(block.w) > 1:
-            # What a text is, and the columns of a vector, follow from the queries before.
-            if changes is not None:
-                changes.include(self, block)
-            for query in block.each():
-                self._learn_block(query)
-            return
-        if self._vectors is None or type(block.X) is not list:
-            try:
-                return super()._learn_block(block, changes)
-            except VectorsMet:  # Nothing has changed: they are met when a query is read.
-                pass
-        learn_with_vectors(self, block, changes, super()._learn_block)
-
-    def _score_all(self, block: Block, score: Any = None) -> np.ndarray:
-        if self._vectors is None or type(block.X) is not list:
-            try:
-                return super()._score_all(block, score)
-            except VectorsMet:
-                pass
-        return super()._score_all(without_vectors_of(self, block), score)
+    def _is_learned_one_by_one(self, _block: Block) -> bool:
+        # What a text is, and the columns of a vector, follow from the queries before.
+        return True
 
     def _learn_query(self, query: Block, row: np.ndarray) -> bool:
         X, tokens = as_read(np.asarray(query.X)), query.X.tokens if type(query.X) is Worded else None
@@ -307,7 +282,9 @@ class ClickCurves(CurvedRanker):
         """Give features and words their columns, as far as there is room: features first, ramps last."""
         taken = self._taken.copy()
         numbers = np.array([not is_level(name) for name in own_names(self)], dtype=bool)
-        lacked = np.isnan(X[shown]).any(axis=0)
+        # Missing in all documents it tells them apart as little as a feature that nobody has met.
+        missing = np.isnan(X[shown])
+        lacked = missing.any(axis=0) & ~missing.all(axis=0)
         n = first = self._ridge.n_features
         for columns, which, left in (
             (slice(_LINE, _RANK), np.ones(len(taken), dtype=bool), 0),

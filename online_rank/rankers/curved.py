@@ -17,15 +17,18 @@ from online_rank.base.explain import Split
 from online_rank.base.form import Curves, Head, InQuery, Layer, Layered, Linear
 from online_rank.base.lock import locked
 from online_rank.base.reader import Reader, as_array, as_numbers, own_names
+from online_rank.base.undo import all_or_nothing
 from online_rank.preprocessing import StreamQuantileMap
-from online_rank.preprocessing.vector_columns import columns_of_vector
+from online_rank.preprocessing.vector_columns import VectorColumns, columns_of_vector
 from online_rank.query import Block, SparseRows, require_finite, single, with_features
+from online_rank.query.embeddings import VectorsMet
 from online_rank.query.forms import as_floats
 from online_rank.query.levels import Levels, is_level, read_block, read_known
 from online_rank.query.words import Worded
 from online_rank.rankers import loose
 from online_rank.rankers.perceptron import PerceptronRanker
-from online_rank.rankers.weighed_levels import let_stale_leave, renew_levels
+from online_rank.rankers.weighed_levels import let_stale_leave, levels_of, renew_levels
+from online_rank.rankers.with_vectors import learn_with_vectors, without_vectors_of
 from online_rank.rankers.worded import Texts
 
 __all__ = ["CurvedRanker", "as_read", "cells_of", "n_curves"]
@@ -43,17 +46,6 @@ _IGNORED: "weakref.WeakKeyDictionary[Any, Counter[Hashable]]" = weakref.WeakKeyD
 def n_curves(ranker: Any) -> int:
     """How many features have curves: none where queries are sparse, or before the first is learned."""
     return int(ranker._front.n_features)
-
-
-def levels_of(ranker: Any) -> Levels:
-    """The levels of all categories that a ranker has met."""
-    known: Levels | None = ranker._known_levels
-    columns = ranker._columns
-    names = () if columns is None else columns._names or columns.names
-    # Names are another tuple once they changed, also where a query that is refused had brought some.
-    if known is None or known.names is not names:
-        known = ranker._known_levels = Levels(names, ranker.max_levels)
-    return known
 
 
 def _missing_everywhere(ranker: Any, m: int, _dtype: Any) -> np.ndarray:
@@ -207,6 +199,7 @@ class CurvedRanker(Ranker):
     _read_last: tuple[Texts, Block] | None
     _front: StreamQuantileMap
     _linear: PerceptronRanker | None
+    _vectors: VectorColumns | None
     _sums: np.ndarray
     _weights: np.ndarray
     _plain: np.ndarray
@@ -293,6 +286,37 @@ class CurvedRanker(Ranker):
         """The curves of one member, over its scale, (d, 2, 2, N_CELLS)."""
         k = self.members.index(member)
         return self._drawn_by(np.eye(len(self.members))[k] / self._sigmas())
+
+    @property
+    def vector_columns(self) -> VectorColumns | None:
+        """What is learned of vectors; None before there are any."""
+        return self._vectors
+
+    def _is_learned_one_by_one(self, block: Block) -> bool:
+        """Whether how a query of a block is read depends on what the queries before it taught."""
+        raise NotImplementedError
+
+    def _learn_block(self, block: Block, changes: all_or_nothing | None = None) -> None:
+        if len(block.w) > 1 and self._is_learned_one_by_one(block):
+            if changes is not None:
+                changes.include(self, block)
+            for query in block.each():
+                self._learn_block(query)
+            return
+        if self._vectors is None or type(block.X) is not list:
+            try:
+                return super()._learn_block(block, changes)
+            except VectorsMet:  # Nothing has changed: they are met when a query is read.
+                pass
+        learn_with_vectors(self, block, changes, super()._learn_block)
+
+    def _score_all(self, block: Block, score: Any = None) -> np.ndarray:
+        if self._vectors is None or type(block.X) is not list:
+            try:
+                return super()._score_all(block, score)
+            except VectorsMet:
+                pass
+        return super()._score_all(without_vectors_of(self, block), score)
 
     def _score(self, X: Any) -> np.ndarray:
         return self._score_queries(X, single(X.shape[0]))

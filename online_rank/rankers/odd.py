@@ -9,7 +9,8 @@ import numpy as np
 from online_rank.base.forgetting import parts_of
 from online_rank.query import Block
 from online_rank.query.levels import Levels, as_known
-from online_rank.rankers.curved import CurvedRanker, levels_of
+from online_rank.rankers.curved import CurvedRanker
+from online_rank.rankers.weighed_levels import levels_of
 
 __all__ = ["as_models_know"]
 

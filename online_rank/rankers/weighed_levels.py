@@ -13,11 +13,22 @@ from online_rank.query.levels import Levels
 from online_rank.query.words import keys_of
 from online_rank.rankers.words import Words
 
-__all__ = ["curves_of_levels", "let_stale_leave", "n_beyond", "renew_levels"]
+__all__ = ["curves_of_levels", "let_stale_leave", "levels_of", "n_beyond", "renew_levels"]
 
 #: A level takes the place of one in use if it counts more than this many times as much; the most that a query renews, and the
 #: least difference.
 _MORE, _AT_ONCE, _LEAST = 2.0, 16, 1e-9
+
+
+def levels_of(ranker: Any) -> Levels:
+    """The levels of all categories that a ranker has met."""
+    known: Levels | None = ranker._known_levels
+    columns = ranker._columns
+    names = () if columns is None else columns._names or columns.names
+    # Names are another tuple once they changed, also where a query that is refused had brought some.
+    if known is None or known.names is not names:
+        known = ranker._known_levels = Levels(names, ranker.max_levels)
+    return known
 
 
 def let_stale_leave(step: Any, levels: Levels) -> None:

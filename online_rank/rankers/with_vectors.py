@@ -13,7 +13,7 @@ from online_rank.preprocessing.vector_columns import VectorColumns, columns_of_v
 from online_rank.preprocessing.vectors import with_columns
 from online_rank.query import Block, require_grades
 from online_rank.query.embeddings import as_vector
-from online_rank.rankers.curved import levels_of
+from online_rank.rankers.weighed_levels import levels_of
 
 __all__ = ["adapted", "learn_with_vectors", "without_vectors_of"]
 

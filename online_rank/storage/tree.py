@@ -24,6 +24,7 @@ from online_rank.base.step import QueryStep
 from online_rank.limits import MAX_DEPTH, is_integer
 from online_rank.storage.objects import Budget, check_settled, class_of, name_of, registered, restore, split
 from online_rank.storage.river_classes import COMPILED, TYPES, compiled_name
+from online_rank.storage.runs import MOST_BYTES, as_runs, of_runs
 
 #: Bytes that objects may allocate in addition to twice the arrays of a file.
 _SPARE_BYTES = 8 << 20
@@ -103,8 +104,10 @@ class _Packer:
         if self._settings_only:
             content = np.ascontiguousarray(value).tobytes()
             return {"array": [value.dtype.str, list(value.shape), hashlib.sha256(content).hexdigest()]}
-        self.arrays.append(value)
-        return {"array": len(self.arrays) - 1}
+        runs = as_runs(value)
+        self.arrays += [value] if runs is None else runs
+        n = len(self.arrays)
+        return {"array": n - 1} if runs is None else {"runs": [n - 2, list(value.shape)]}
 
     def _object(self, value: Any, where: str, depth: int) -> dict:
         kind = type(value)
@@ -168,6 +171,8 @@ class _Unpacker:
         self._budget = Budget(_SPARE_BYTES + sum(array.nbytes for array in arrays))
         self._strings = strings
         self._next = 0
+        #: The bytes that arrays of runs may still take.
+        self._left = MOST_BYTES
         self.unused = dict(enumerate(arrays))
 
     def decode(self, node: Any, where: str, depth: int) -> Any:
@@ -185,6 +190,8 @@ class _Unpacker:
             return float(body)
         if tag == "array" and type(body) is int and body in self.unused:
             return self.unused.pop(body)
+        if tag == "runs" and type(body) is list and len(body) == 2 and type(body[0]) is int:
+            return self._of_runs(body[0], body[1], where)
         if tag == "text":
             return self._pooled(body, 1, where)[0]
         if tag == "texts" and type(body) is list and len(body) == 2:
@@ -205,6 +212,14 @@ class _Unpacker:
         if tag == "registered" and type(body) is str:
             return registered(body, where)
         raise StateError(f"{where} is not understood ({json.dumps(node)[:60]})")
+
+    def _of_runs(self, first: int, shape: Any, where: str) -> np.ndarray:
+        """An array of which two arrays of the file have the runs."""
+        if first not in self.unused or first + 1 not in self.unused:
+            raise StateError(f"{where} refers to arrays that the file does not have, or has used before")
+        array = of_runs(self.unused.pop(first), self.unused.pop(first + 1), shape, self._left, where)
+        self._left -= array.nbytes
+        return array
 
     def _items(self, node: Any, where: str, depth: int) -> list[Any]:
         items = self.decode(node, where, depth + 1)

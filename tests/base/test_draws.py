@@ -29,7 +29,7 @@ def test_each_class_seed_and_number_has_its_own_draws():
     assert drawn == {counted_generator(type(owner)(), np.int64(seed), number).random() for owner, seed, number in keys}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_equal_rankers_are_not_distinguished_at_equal_seeds():
     # A quarter of the intervals excluded 1/2 while coins and users drew the same numbers.
     held = 0

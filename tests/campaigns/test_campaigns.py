@@ -129,7 +129,7 @@ def test_damaged_input_gives_the_documented_error_or_an_answer(fuzz, n):
     assert 0 < found.counts["refused"] < n
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_server_answers_mutated_bodies():
     found = hostile.fuzz_http(300)
     assert found.wrong == []
@@ -151,7 +151,7 @@ def test_a_changed_model_file_is_refused_or_a_model():
     assert 0 < loaded < 150
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_changed_files_and_folders_are_refused_or_used():
     """Errors of Python came out of opening a folder, and rows that take the numbers of later queries stopped the service."""
     found = files.files(150, seed=1)
@@ -226,7 +226,7 @@ def test_what_is_torn_or_lost_is_noticed(monkeypatch):
     assert "deaf, seed 1: the interrupt is lost" in interrupts.interrupts(20, seed=1).wrong
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_requests_cost_little_beyond_their_weight():
     found = [*costs.request_costs(lambda _, name: name == "perceptron")]
     assert len(found) > 40
@@ -340,7 +340,7 @@ def test_a_hang_is_noticed_and_compiling_is_none():
         compiler(1.3)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_life_continues_where_it_stopped_and_complains_of_what_grows(tmp_path, monkeypatch):
     monkeypatch.setenv("LIFETIME", str(tmp_path))
     for number in range(2):

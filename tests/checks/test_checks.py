@@ -32,9 +32,12 @@ def test_contract(name):
         check()
 
 
-# Each kind of array is another type for numba, which then compiles the kernels of a model again.
+# Each kind of array is another type for numba, which then compiles the kernels of a model again: of these the most.
+COMPILES_LONG = {"direct, RankNet", "click perceptron"}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", REGISTRY)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.long] * (name in COMPILES_LONG)) for name in REGISTRY])
 def test_arrays_of_other_kinds(name):
     for function in OTHER_ARRAYS:
         function(REGISTRY[name]())

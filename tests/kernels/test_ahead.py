@@ -144,6 +144,7 @@ def test_arrays_without_rows_are_taken(as_elsewhere, tmp_path):
     assert run(called, ONLINE_RANK_CACHE_DIR=str(tmp_path)) == ["0.0 0.0 15.0 compiled"]
 
 
+@pytest.mark.long
 def test_a_stopped_build_continues_with_the_kernels_that_it_finished(tmp_path):
     """Three kernels; the first build is stopped before the third. A damaged file is compiled again."""
     target = loading.targets()[0]
@@ -297,6 +298,7 @@ def test_the_best_level_that_a_machine_has_comes_first(missing, expected, monkey
     assert loading.targets() == expected
 
 
+@pytest.mark.long
 def test_what_later_queries_call_is_recorded():
     """Kernels of trees, of blocks that are ranked and learned, and of a second read-only query were left to numba."""
     code = (
