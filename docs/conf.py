@@ -46,6 +46,10 @@ html_theme_options = {"top_of_page_buttons": []}
 html_math_renderer = "mathml"
 
 myst_heading_anchors = 4
+# Pictures with a width are tags: read as pictures, so that the build copies them and the page finds them.
+myst_enable_extensions = ["html_image"]
+# Quotation marks and dots, no dashes: options of commands begin with two hyphens.
+smartquotes_action = "qe"
 default_role = "py:obj"
 autodoc_member_order = "bysource"
 maximum_signature_line_length = 100

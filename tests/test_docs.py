@@ -92,6 +92,23 @@ def test_every_link_has_its_target(page):
             assert anchor in {slug(heading) for heading in re.findall(r"^#+ (.*)", file.read_text(), re.MULTILINE)}, target
 
 
+@pytest.mark.slow
+def test_the_site_has_the_pictures_of_tags(tmp_path):
+    """A tag keeps its address as it is unless the reader of pages takes it for a picture: three pages had broken ones."""
+    application = pytest.importorskip("sphinx.application")
+    pytest.importorskip("myst_parser")
+    settings = re.findall(r"(?m)^myst_\w+ = .*$", (ROOT / "docs" / "conf.py").read_text())
+    (tmp_path / "conf.py").write_text("\n".join(['extensions = ["myst_parser"]', 'root_doc = "a/page"', *settings]))
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "b" / "bars.png").write_bytes((ROOT / "benchmarks" / "results" / "throughput.png").read_bytes())
+    (tmp_path / "a" / "page.md").write_text('# Page\n\n<img src="../b/bars.png" alt="Bars" width="600">\n')
+    out = tmp_path / "out"
+    application.Sphinx(tmp_path, tmp_path, out, out / "doctrees", "html", status=None, warningiserror=True).build()
+    (source,) = re.findall(r'<img [^>]*src="([^"]+)"', (out / "a" / "page.html").read_text())
+    assert (out / "a" / source).resolve().exists()
+
+
 def test_the_readme_leads_to_every_page_and_fits_a_page():
     text, index = PAGES[0].read_text(), ROOT / "docs" / "index.md"
     assert "](docs/index.md)" in text

@@ -75,7 +75,11 @@ class AdditiveRanker(CurvedRanker):
 
     >>> from online_rank import AdditiveRanker
     >>> model = AdditiveRanker()
-    >>> query = {"a": {"price": 10.0, "brand": "acme"}, "b": {"price": 90.0}, "c": {"price": None, "brand": "other"}}
+    >>> query = {
+    ...     "a": {"price": 10.0, "brand": "acme"},
+    ...     "b": {"price": 90.0},
+    ...     "c": {"price": None, "brand": "other"},
+    ... }
     >>> for _ in range(3):
     ...     model.learn_one(query, {"a": 2, "b": 0, "c": 1})
     >>> model.rank_one(query)
