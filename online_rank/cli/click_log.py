@@ -294,7 +294,7 @@ def _learn(log: ClickLog, settings: Settings, output: Output, ranker: str | None
             f"how often positions below {len(examination)} are examined is not known: clicks there count as clicks at position "
             f"{len(examination)}"
         )
-    trust, history = 0.0, _histories(settings, log, seen, examination, shown, output.warn)
+    trust, history = None, _histories(settings, log, seen, examination, shown, output.warn)
     if log.origin == "moved":
         models = ways(ranker, examination, log.examination is not None, signs, log.shown_on)
         models = {name: _behind(history(), each, log, plan) for name, each in models.items()}
@@ -302,7 +302,7 @@ def _learn(log: ClickLog, settings: Settings, output: Output, ranker: str | None
         value = None
         # Also where another way is kept: it alone knows clicks that come from trust.
         learned = ranker_of(models.get(LEARNED, model))
-        examination, trust = getattr(learned, "examined", examination), getattr(learned, "trust", 0.0)
+        examination, trust = getattr(learned, "examined", examination), getattr(learned, "trust", None)
     else:
         if settings.passes > 1:
             raise ValueError("--passes is for --clicks moved: lists that were drawn are learned once")
@@ -312,7 +312,7 @@ def _learn(log: ClickLog, settings: Settings, output: Output, ranker: str | None
     report |= {"features": n_features_of(model) or 0, **_figures(logged, value)}
     report["verdict"] = against(logged, value, "the model", "the logged ranking")
     if examination is not None:
-        report |= {"examination": list(examination), "trust": trust}
+        report |= {"examination": list(examination)} | ({} if trust is None else {"trust": trust})
     report["next"] = after_drawn(logged, value) if held is None else after_moved(held, examination or (1.0,), judged)
     if settings.test:
         report["test"] = _tested(model, log.on(settings.test), examination, shown)

@@ -41,7 +41,9 @@ def test_products_of_features_and_positions_are_learned_though_no_list_comes_aga
         right += (scores[:, None] > scores[None, :])[better].sum()
     assert right / pairs > 0.9
     assert model.weights[1] > 0.5
-    assert np.abs(np.array(model.examined[:3]) - EXAMINED[:3]).max() < 0.08
+    # About 540 clicks at the first position and 290 at the second: a standard error of .04.
+    assert np.abs(np.array(model.examined[:3]) - EXAMINED[:3]).max() < 0.1
+    assert model.trust == 0.0
 
 
 def test_without_trees_positions_are_the_log_odds_of_their_clicks():
