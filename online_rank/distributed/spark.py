@@ -22,9 +22,9 @@ from online_rank.support.lazy import needs
 
 __all__ = ["train"]
 
-#: Columns next to those of the DataFrame: what orders queries, and a hash of the whole row, which orders documents.
+#: Columns that are added to the DataFrame: what orders queries, and a hash of the whole row, which orders documents.
 _ORDER, _HASH = "online_rank order", "online_rank hash"
-#: Rows from which the roles of columns follow, and of which the rounds are cut.
+#: Rows from which the roles of columns follow, and rows by which the rounds are cut.
 _LOOKED_AT, _CUT_BY = 1000, 1_000_000
 _INTEGERS = ("byte", "short", "integer", "long")
 _NUMBERS = (*_INTEGERS, "float", "double", "decimal")
