@@ -320,8 +320,8 @@ def main(arguments: Any = None) -> None:
                 f"# Spark and one process\n\n{given.files * given.queries:,} queries of 8 to 30 documents x 46 features "
                 f"(`WebLike`, {given.truth} truth, grades in the shares of MQ2008) in {given.files} parquet files; "
                 f"`AdditiveRanker()`; medians of {given.turns} turn(s) on {len(os.sched_getaffinity(0))} cores. Processor "
-                "seconds are of all processes: driver, JVM and Python workers; the start of Spark, and learning the first file once "
-                "before, are not counted. NDCG@10 on 3,000 held-out queries; the difference is paired, ± standard error."
+                "seconds are of all processes: driver, JVM and Python workers; the start of Spark, and learning the first file "
+                "once before, are not counted. NDCG@10 on 3,000 held-out queries; the difference is paired, ± standard error."
             )
             header = ["who", "processor s", "of one process", "wall s", "MB of models sent", "NDCG@10", "less one process"]
             rows = cost(given.truth, given.files, given.queries, given.shards, given.rounds, given.turns)
