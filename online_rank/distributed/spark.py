@@ -1,8 +1,8 @@
 """Learning from a DataFrame on a Spark cluster (extra `spark`).
 
 Rows are packed once, in Arrow, by shard and round, and kept so on the cluster (`persist`): a shard has the queries with some
-hashes, a round those of a stretch of time. Each round is a job that maps its packs over Python workers, a shard in each, which
-sort them, and gathers their models. A task that is run again, after its worker was killed, ends with the same bits.
+hashes, a round the queries of a stretch of time. Each round is a job that maps its packs over Python workers, a shard in each,
+which sort them, and gathers their models. A task that is run again, after its worker was killed, ends with the same bits.
 """
 
 import copy
