@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from online_rank import AdditiveRanker, CheckpointError, DirectRanker, PerceptronRanker, StreamScaler
-from online_rank.distributed import learn_rounds, to_bytes
+from online_rank.distributed import to_bytes
+from online_rank.distributed.rounds import learn_rounds
 from tests.distributed.parts import KilledOnce
 from tests.helpers import linear_queries
 
