@@ -121,8 +121,8 @@ def require_mixable(model: Any) -> None:
 def learn_shard(content: bytes, part: Iterable[tuple], *, measure: str | None = None) -> bytes:
     """One machine's work in a round: learn one part of the stream, from bytes to bytes.
 
-    It needs no engine: Spark, a pool of processes, a queue or a loop may call it, in any process that can read the part. The same arguments
-    give the same bytes.
+    It needs no engine: Spark, a pool of processes, a queue or a loop may call it, in any process that can read the part. The
+    same arguments give the same bytes.
 
     Parameters
     ----------

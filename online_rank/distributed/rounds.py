@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from online_rank import arguments
 from online_rank.distributed.mixing import learn_shard, mix, require_mixable
+from online_rank.metrics import metric
 from online_rank.storage import CheckpointDirectory, CheckpointError
 from online_rank.storage.files import from_bytes, to_bytes
 from online_rank.storage.tree import adopt
@@ -66,8 +67,8 @@ class Training(NamedTuple):
 def learn_files(
     model: Any,
     files: Sequence[str | os.PathLike[str]],
-    run: Map = map,
     *,
+    run: Map = map,
     shards: int = 16,
     rounds: int = 1,
     passes: int = 1,
@@ -125,6 +126,7 @@ def learn_files(
     """
     for name, value in (("shards", shards), ("rounds", rounds), ("passes", passes)):
         arguments.integer(name, value, 1)
+    _require_measure(measure)
     cut = parts_of(files, shards * rounds, **options)
     in_rounds = [cut[k : k + shards] for k in range(0, len(cut), shards)] * passes
     return learn_rounds(model, in_rounds, run, measure=measure, checkpoint=checkpoint, shown=progress)
@@ -177,6 +179,7 @@ def learn_rounds(
     >>> training.queries, training.rounds, training.shards
     (200, 2, 2)
     """
+    _require_measure(measure)
     require_mixable(model)
     start = time.perf_counter()
     sums: dict[str, float] = dict.fromkeys(_SUMS, 0)
@@ -215,6 +218,13 @@ def learn_rounds(
         bytes_sent=sent,
         elapsed=time.perf_counter() - start,
     )
+
+
+def _require_measure(measure: str | None) -> None:
+    if not isinstance(measure, str | None):
+        raise TypeError(f"measure is {measure!r}; it must be a name, as 'ndcg@10', or None")
+    if measure is not None:
+        metric(measure)
 
 
 def _described(rounds: Sequence[Sequence[Any]]) -> str:

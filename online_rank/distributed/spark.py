@@ -1,8 +1,8 @@
 """Learning from a DataFrame on a Spark cluster (extra `spark`).
 
-The rows are divided once into shards, by a hash of the query, and sorted in each; this is kept on the cluster (`persist`).
-Each round is a job that maps the shards of a stretch of queries, in Arrow, over Python workers, and gathers their models. A
-task that is run again, after its worker was killed, finds the same rows in the same order, and ends with the same bits.
+Rows are packed once, in Arrow, by shard and round, and kept so on the cluster (`persist`): a shard has the queries with some
+hashes, a round the queries of a stretch of time. Each round is a job that maps its packs over Python workers, a shard in each,
+which sort them, and gathers their models. A task that is run again, after its worker was killed, ends with the same bits.
 """
 
 import copy
@@ -10,8 +10,10 @@ import os
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from online_rank import arguments
 from online_rank.distributed.mixing import require_mixable
@@ -22,10 +24,10 @@ from online_rank.support.lazy import needs
 
 __all__ = ["train"]
 
-#: Columns next to those of the DataFrame: what orders queries, and a hash of the whole row, which orders documents.
-_ORDER, _HASH = "online_rank order", "online_rank hash"
-#: Rows from which the roles of columns follow, and of which the rounds are cut.
-_LOOKED_AT, _CUT_BY = 1000, 1_000_000
+#: Columns that are added: what orders queries, a hash of the whole row, which orders documents, and the shard.
+_ORDER, _HASH, _SHARD = "online_rank order", "online_rank hash", "online_rank shard"
+#: Rows from which the roles of columns follow, rows by which the rounds are cut, and rows that are packed at once.
+_LOOKED_AT, _CUT_BY, _PACKED_AT_ONCE = 1000, 1_000_000, 1 << 17
 _INTEGERS = ("byte", "short", "integer", "long")
 _NUMBERS = (*_INTEGERS, "float", "double", "decimal")
 _TIMES = ("timestamp", "timestamp_ntz", "date")
@@ -33,10 +35,9 @@ _TEXTS = ("string", "char", "varchar")
 
 
 class _Part(NamedTuple):
-    """The queries of a shard from one order to the next, and a digest of the DataFrame."""
+    """The queries that a shard learns in a round, and a digest of the DataFrame."""
 
-    first: float | None
-    end: float | None
+    round: int
     shard: int
     digest: str
 
@@ -130,29 +131,82 @@ def train(
     require_mixable(model)
     with needs("learning on Spark", "spark"):
         import pyarrow  # noqa: F401
-        import pyspark  # noqa: F401
-    rows = _Rows(dataframe, query, grade, event_time, shards, options)
-    with rows.kept():
-        digest = rows.checked()
-        # Each worker reads as the model did that began, and takes for features what the first rows show.
-        reading = {**options, "query": query, "grade": grade, "event_time": event_time, "model": copy.deepcopy(model)}
-        reading["features"] = read(rows.first(), **reading).plan.features
-        cuts = rows.cuts(rounds)
+        from pyspark.sql import functions as F
+    rows = _Rows(dataframe, query, grade, event_time, shards, rounds, options)
+    rows.check()
+    # Each worker reads as the model did that began, and takes for features what the first rows show.
+    reading = {**options, "query": query, "grade": grade, "event_time": event_time, "model": copy.deepcopy(model)}
+    reading.pop("exclude", None)  # Those columns are not selected.
+    digest = "" if checkpoint is None else rows.digest()
+    with rows.packed() as packed:
+        reading["features"] = read(_Batches(rows.first(packed)), **reading).plan.features
 
         def run(learn: Callable[[Any], bytes], parts: Sequence[_Part]) -> list[bytes]:
-            stretch = rows.between(parts[0].first, parts[0].end)
+            stretch = packed.where(F.col("round") == parts[0].round)
             answers = stretch.mapInArrow(_Worker(learn, reading), "shard int, answer binary, failed boolean").collect()
             for answer in answers:
                 if answer.failed:
                     raise pickle.loads(answer.answer)
             return [bytes(answer.answer) for answer in sorted(answers)]
 
-        parts = [[_Part(first, end, k, digest) for k in range(shards)] for first, end in pairwise(cuts)]
+        parts = [[_Part(r, k, digest) for k in range(shards)] for r in range(rounds)]
         return learn_rounds(model, parts * passes, run, measure=measure, checkpoint=checkpoint, shown=progress)
 
 
+class _Packer:
+    """Divides rows, in a Python worker, into packs of each shard and round: bytes of Arrow, which are cheap to move."""
+
+    def __init__(self, cuts: Sequence[float], shards: int) -> None:
+        self.cuts, self.shards = np.array(cuts), shards
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        waiting, n = [], 0
+        for batch in batches:
+            waiting.append(batch)
+            n += batch.num_rows
+            if n >= _PACKED_AT_ONCE:
+                yield from self.packs(waiting)
+                waiting, n = [], 0
+        if n:
+            yield from self.packs(waiting)
+
+    def packs(self, batches: list[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        table = pa.Table.from_batches(batches)
+        turns = np.searchsorted(self.cuts, table[_ORDER].to_numpy(), side="right")
+        parts = turns * self.shards + table[_SHARD].to_numpy()
+        order = np.argsort(parts, kind="stable")
+        table, (found, starts) = table.take(order), np.unique(parts[order], return_index=True)
+        for part, (first, end) in zip(found.tolist(), pairwise([*starts.tolist(), len(order)]), strict=True):
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, table.schema) as stream:
+                stream.write_table(table.slice(first, end - first).combine_chunks())
+            number, shard = divmod(part, self.shards)
+            pack = pa.array([sink.getvalue().to_pybytes()], pa.binary())
+            yield pa.RecordBatch.from_arrays(
+                [pa.array([shard], pa.int32()), pa.array([number], pa.int32()), pack], ["shard", "round", "rows"]
+            )
+
+
+def _unpacked(batches: Iterator[Any], query: str) -> Iterator[tuple[int, Any]]:
+    """The rows of each shard, in the order in which they are learned, from packs in any order."""
+    import pyarrow as pa
+
+    packs: dict[int, list[Any]] = {}
+    for batch in batches:
+        for shard, pack in zip(batch["shard"].to_pylist(), batch["rows"], strict=True):
+            packs.setdefault(shard, []).append(pa.ipc.open_stream(pack.as_buffer()).read_all())
+    for shard in sorted(packs):
+        table = pa.concat_tables(packs.pop(shard))
+        yield (
+            shard,
+            table.sort_by([(name, "ascending") for name in (_ORDER, query, _HASH)]).drop_columns([_ORDER, _HASH, _SHARD]),
+        )
+
+
 class _Worker:
-    """Learns the rows of one shard, in a Python worker: from batches to one row with the answer, or the error.
+    """Learns the shards of a round, in a Python worker: from packs to one row for each with the answer, or the error.
 
     An error of the input is an answer, too: Spark would try a failed task again.
     """
@@ -162,24 +216,38 @@ class _Worker:
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
-        from pyspark import TaskContext
 
-        batches = (batch for batch in batches if batch.num_rows)
-        if (first := next(batches, None)) is None:
-            return
-        try:
-            answer, failed = self.learn(read(_Batches(chain([first], batches)), **self.reading)), False
-        except (TypeError, ValueError) as error:
-            answer, failed = pickle.dumps(error), True
-        shard = TaskContext.get().partitionId()  # type: ignore[union-attr]
-        yield pa.RecordBatch.from_pydict({"shard": pa.array([shard], pa.int32()), "answer": [answer], "failed": [failed]})
+        for shard, table in _unpacked(batches, self.reading["query"]):
+            try:
+                answer, failed = self.learn(read(_Batches(iter(table.to_batches())), **self.reading)), False
+            except (TypeError, ValueError) as error:
+                answer, failed = pickle.dumps(error), True
+            yield pa.RecordBatch.from_pydict({"shard": pa.array([shard], pa.int32()), "answer": [answer], "failed": [failed]})
+
+
+class _First:
+    """Gives the first rows of a shard, in a Python worker."""
+
+    def __init__(self, query: str) -> None:
+        self.query = query
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        for _, table in _unpacked(batches, self.query):
+            yield from table.slice(0, _LOOKED_AT).combine_chunks().to_batches()
 
 
 class _Rows:
-    """The rows of a DataFrame: divided into shards by query, and in each in the order in which they are learned."""
+    """The rows of a DataFrame, with the shard and the order of each."""
 
     def __init__(
-        self, dataframe: Any, query: str, grade: str, event_time: str | None, shards: int, options: dict[str, Any]
+        self,
+        dataframe: Any,
+        query: str,
+        grade: str,
+        event_time: str | None,
+        shards: int,
+        rounds: int,
+        options: dict[str, Any],
     ) -> None:
         from pyspark.sql import Window
         from pyspark.sql import functions as F
@@ -192,14 +260,14 @@ class _Rows:
             _require_type(types, "event_time", event_time, (*_TIMES, *_NUMBERS), "a timestamp, a date or a number")
         names = _taken(types, [name for name in (query, grade, event_time) if name is not None], options)
         chosen = [self._of(name).cast("double").alias(name) if types[name] == "decimal" else self._of(name) for name in names]
-        rows = dataframe.select(*chosen).repartition(shards, self._of(query))
+        rows = dataframe.select(*chosen)
         if event_time is None:
             order = F.xxhash64(self._of(query))
         else:
             order = F.min(self._seconds(types[event_time])).over(Window.partitionBy(self._of(query)))
-        rows = rows.withColumns({_ORDER: order, _HASH: F.xxhash64(*map(self._of, names))})
-        self._sorted = rows.sortWithinPartitions(self._of(_ORDER), self._of(query), self._of(_HASH))
-        self._types, self._n_rows = types, 0
+        shard, whole = F.pmod(F.hash(self._of(query)), F.lit(shards)), F.xxhash64(*map(self._of, names))
+        self._rows = rows.withColumns({_ORDER: order, _SHARD: shard, _HASH: whole})
+        self._types, self._shards, self._rounds, self._n_rows = types, shards, rounds, 0
 
     def _of(self, name: str) -> Any:
         return self._F.col("`" + name.replace("`", "``") + "`")
@@ -209,59 +277,58 @@ class _Rows:
         at = self._of(str(self._time))
         return (at.cast("timestamp") if kind in _TIMES else at).cast("double")
 
-    @contextmanager
-    def kept(self) -> Iterator[None]:
-        """Keep the rows on the cluster, in memory or on disk, while they are used."""
-        self._sorted.persist()
-        try:
-            yield
-        finally:
-            self._sorted.unpersist()
-
-    def checked(self) -> str:
-        """A digest of the rows, in any order. Raises ValueError that names the column with a bad value."""
+    def check(self) -> None:
+        """Raise ValueError that names the column with a bad value."""
         F, grade = self._F, self._of(self._grade).cast("double")
         lacking = [self._query, self._grade, *([] if self._time is None else [self._time])]
         is_bad = F.isnan(grade) | (grade < 0) | (grade != F.floor(grade))
-        n, digest, n_bad, *n_lacking = self._sorted.agg(
-            F.count(F.lit(1)),
-            F.bit_xor(self._of(_HASH)),
-            F.count_if(is_bad),
-            *(F.count_if(self._of(name).isNull()) for name in lacking),
-        ).first()
+        missing = [F.count_if(self._of(name).isNull()) for name in lacking]
+        n, n_bad, *n_lacking = self._rows.agg(F.count(F.lit(1)), F.count_if(is_bad), *missing).first()
         if not n:
             raise ValueError("dataframe has no rows")
-        for name, missing in zip(lacking, n_lacking, strict=True):
-            if missing:
-                raise ValueError(f"dataframe: column {name!r} is null in {missing:,} of {n:,} rows")
+        for name, missed in zip(lacking, n_lacking, strict=True):
+            if missed:
+                raise ValueError(f"dataframe: column {name!r} is null in {missed:,} of {n:,} rows")
         if n_bad:
             raise ValueError(f"dataframe: column {self._grade!r} is no integer >= 0 in {n_bad:,} of {n:,} rows")
         self._n_rows = n
-        return f"{sorted(self._types.items())} {n} {digest}"
 
-    def first(self) -> _Batches:
-        """The first rows, as a source of `read`."""
-        return _Batches(iter(self._sorted.drop(_ORDER, _HASH).limit(_LOOKED_AT).toArrow().to_batches()))
+    def digest(self) -> str:
+        """A digest of the rows, in any order."""
+        return f"{sorted(self._types.items())} {self._n_rows} {self._rows.agg(self._F.bit_xor(self._of(_HASH))).first()[0]}"
 
-    def cuts(self, rounds: int) -> list[float | None]:
-        """Where rounds begin and end, by the order of queries; None for the ends."""
-        F, shares = self._F, [k / rounds for k in range(1, rounds)]
+    @contextmanager
+    def packed(self) -> Iterator[Any]:
+        """The rows in packs, a partition for each shard; kept on the cluster, in memory or on disk, while they are used."""
+        packs = self._rows.mapInArrow(_Packer(self.cuts(), self._shards), "shard int, round int, rows binary")
+        if hasattr(packs, "repartitionById"):
+            packs = packs.repartitionById(self._shards, "shard")
+        else:  # Spark 4.0: shards may share a partition.
+            packs = packs.repartition(4 * self._shards, "shard")
+        packs.persist()
+        try:
+            yield packs
+        finally:
+            packs.unpersist()
+
+    def first(self, packed: Any) -> Iterator[Any]:
+        """The first rows of the first part that has any, as batches."""
+        F, added = self._F, (_ORDER, _SHARD, _HASH)
+        kept = type(self._rows.schema)([field for field in self._rows.schema.fields if field.name not in added])
+        first = packed.agg(F.min(F.struct("round", "shard"))).first()[0]
+        part = packed.where((F.col("round") == first["round"]) & (F.col("shard") == first["shard"]))
+        return iter(part.mapInArrow(_First(self._query), kept).toArrow().to_batches())
+
+    def cuts(self) -> list[float]:
+        """Where the rounds after the first begin, by the order of queries."""
+        F, shares = self._F, [k / self._rounds for k in range(1, self._rounds)]
         if self._time is None:
-            inner: list[float] = [int(share * 2**64) - 2**63 for share in shares]
-        elif shares:
-            one_in = max(1, self._n_rows // _CUT_BY)
-            some = self._sorted.where(F.pmod(F.xxhash64(self._of(self._query)), F.lit(one_in)) == 0)
-            inner = [*some.agg(F.percentile(self._of(_ORDER), shares)).first()[0]]
-        else:
-            inner = []
-        return [None, *inner, None]
-
-    def between(self, first: float | None, end: float | None) -> Any:
-        """The rows of a round, in the order in which they are learned."""
-        order, rows = self._of(_ORDER), self._sorted
-        rows = rows if first is None else rows.where(order >= self._F.lit(first))
-        rows = rows if end is None else rows.where(order < self._F.lit(end))
-        return rows.drop(_ORDER, _HASH)
+            return [int(share * 2**64) - 2**63 for share in shares]
+        if not shares:
+            return []
+        one_in = max(1, self._n_rows // _CUT_BY)
+        some = self._rows.where(F.pmod(F.xxhash64(self._of(self._query)), F.lit(one_in)) == 0)
+        return [*some.agg(F.percentile(self._of(_ORDER), shares)).first()[0]]
 
 
 def _types_of(dataframe: Any) -> dict[str, str]:

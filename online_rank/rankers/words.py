@@ -250,10 +250,10 @@ class Words(base.Base):
         return int(gone.sum())
 
     def mix(self, shards: Sequence["Words"], base: "Words", most: int) -> None:
-        """Become what shards have learned that continued from `base`, at most so many words.
+        """Become what shards have learned that continued from `base`, with at most this many words.
 
         Precisions, counts and precisions times weights add up, and the base counts once: what one regression knows after all
-        queries, if those of a machine did not depend on those of the others.
+        queries, if machines learned independently.
         """
         every = [base, *shards]
         keys, places = np.unique(np.concatenate([own._keys[: own.n_words] for own in every]), return_inverse=True)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from online_rank import AdditiveRanker, CheckpointError, DirectRanker, LossTracker, PerceptronRanker, StreamScaler
-from online_rank.distributed import from_bytes, learn_files, learn_rounds, learn_shard, mix, to_bytes
+from online_rank.distributed import from_bytes, learn_files, learn_shard, mix, to_bytes
+from online_rank.distributed.rounds import learn_rounds
 from online_rank.stream import ReadError
 from tests.helpers import linear_queries
 
@@ -132,12 +133,12 @@ def test_processes_and_compression_change_no_bit(tmp_path):
     training = learn_files(here, paths, shards=2, rounds=2)
     assert (training.queries, training.rounds, training.shards) == (100, 2, 2)
     with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
-        learn_files(apart, [path.with_suffix(".txt.gz") for path in paths], pool.map, shards=2, rounds=2)
+        learn_files(apart, [path.with_suffix(".txt.gz") for path in paths], run=pool.map, shards=2, rounds=2)
         assert to_bytes(apart) == to_bytes(here)
         bad = tmp_path / "bad.txt"
         bad.write_text("1 qid:1 1:1\n0 qid:1 1:x\n")
         with pytest.raises(ReadError, match=r"bad\.txt, line 2, column 11: the value 'x' of feature 1"):
-            learn_files(apart, [paths[0], bad], pool.map, shards=2)
+            learn_files(apart, [paths[0], bad], run=pool.map, shards=2)
     assert to_bytes(apart) == to_bytes(here)
     learn_files(other, paths, shards=4)
     assert to_bytes(other) != to_bytes(here)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from online_rank import AdditiveRanker, CheckpointError, DirectRanker, PerceptronRanker, StreamScaler
-from online_rank.distributed import learn_rounds, to_bytes
+from online_rank.distributed import to_bytes
+from online_rank.distributed.rounds import learn_rounds
 from tests.distributed.parts import KilledOnce
 from tests.helpers import linear_queries
 
@@ -78,29 +79,32 @@ def test_the_order_of_rows_and_their_partitions_change_no_bit(rows):
 
 
 def test_rounds_are_stretches_of_time_that_shards_of_whole_queries_learn(rows):
-    """The same by hand: which queries a shard has, in which order, by what it learned."""
-    met = on_spark._Rows(without_category(rows), "query", "grade", "at", 2, {})
-    with met.kept():
-        met.checked()
-        first, middle, last = met.cuts(2)
-        assert first is last is None
-        halves = [met.between(*ends).toArrow().to_pylist() for ends in ((None, middle), (middle, None))]
-    days = [{row["at"] for row in half} for half in halves]
+    met, halves = on_spark._Rows(without_category(rows), "query", "grade", "at", 2, 2, {}), [[], []]
+    met.check()
+    with met.packed() as packed:
+        for number, half in enumerate(halves):
+            packs = packed.where(f"round = {number}").toArrow().to_batches()
+            half += [table.to_pylist() for _, table in on_spark._unpacked(iter(packs), "query")]
+    days = [{row["at"] for shard in half for row in shard} for half in halves]
     assert max(days[0]) < min(days[1])
-    assert len(halves[0]) == pytest.approx(len(halves[1]), abs=30)
-    queries = [{row["query"] for row in half} for half in halves]
+    for half in halves:
+        assert len(half) == 2
+        assert sum(map(len, half)) == pytest.approx(len(table()) / 2, abs=15)
+        for shard in half:
+            assert [row["at"] for row in shard] == sorted(row["at"] for row in shard)
+    queries = [{row["query"] for half in halves for row in half[k]} for k in range(2)]
     assert not queries[0] & queries[1]
     assert queries[0] | queries[1] == {f"q{k}" for k in range(40)}
 
 
-def test_one_shard_in_one_round_is_one_process(rows):
+def test_one_shard_in_one_round_is_one_process(session):
     """Queries in the order of time, documents in any: a perceptron whose sums are exact."""
     exact = [(np.round(4.0 * X), y) for X, y in QUERIES]
-    alone = PerceptronRanker("linear_ndcg@1", half_life=None)
-    taught = PerceptronRanker("linear_ndcg@1", half_life=None)
+    alone = PerceptronRanker(half_life=None)
+    taught = PerceptronRanker(half_life=None)
     for X, y in exact:
         alone.learn_one([dict(zip(("f0", "f1", "f2"), x, strict=True)) for x in X.tolist()], y.tolist())
-    on_spark.train(without_category(rows.sparkSession.createDataFrame(table(exact))), "query", "grade", taught,
+    on_spark.train(without_category(session.createDataFrame(table(exact))), "query", "grade", taught,
                    event_time="at", shards=1, rounds=1)  # fmt: skip
     assert taught.weights == pytest.approx(alone.weights, rel=1e-9)
 
