@@ -166,7 +166,8 @@ CATALOGUE: dict[str, list[Entry]] = {
     ],
     "latency": [Entry("", "0", "5 minutes", reason="it needs another checkout", times=True)],
     "learners": [
-        Entry("Several learners", "0 and 1", "2 hours", reason="two hours of models"),
+        Entry("Several learners of one stream, simulated: curves", "0 and 1", "1 hour", reason="an hour of models"),
+        Entry("Several learners of one stream, simulated: default", "0", "1 hour", reason="an hour of models"),
         Entry("Two learners", "0", "20 minutes", times=True),
         Entry("What an exchange", "0", "1 minute", times=True),
     ],
