@@ -96,9 +96,10 @@ def quality(kept: Kept, model: str, streams: Sequence[str], n_seeds: int) -> lis
 
 
 def with_error(values: Any) -> str:
-    """Mean and standard error."""
-    error = statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else float("nan")
-    return f"{np.mean(values):+.4f} ± {error:.4f}"
+    """Mean and standard error; of one value the value."""
+    if len(values) == 1:
+        return f"{values[0]:+.4f}"
+    return f"{np.mean(values):+.4f} ± {statistics.stdev(values) / len(values) ** 0.5:.4f}"
 
 
 def real(kept: Kept, models: Sequence[str], streams: Sequence[str], n_seeds: int) -> list[list[str]]:
@@ -220,9 +221,9 @@ def main(arguments: Any = None) -> None:
             "## Two learners in processes\n\n"
             f"{_LEARNED:,} queries, of which each learner learns its half, {1 / _PAUSE:.0f} a second at most; models are "
             f"exchanged every {_SECONDS:.0f} seconds in a folder. NDCG@10 on {_HELD_OUT} further queries by the last mix, "
-            f"{given.seeds} seeds. Processor time of both: over their time without exchanging, and over one process that "
-            "learns all at the same pace. With kills it includes what is learned again. SIGKILL ends a process "
-            f"{_KILLS} times a run, at random instants, and the process is started again."
+            f"seeds from 0 to {given.seeds - 1}. Processor time of both: over their time without exchanging, and over one "
+            "process that learns all at the same pace. With kills it includes what is learned again. SIGKILL ends a process "
+            f"up to {_KILLS} times a run, at random instants, and the process is started again."
         )
         rows = real(kept, models, [name for name in streams if name in ("linear", "additive", "forest")], given.seeds)
         save("learners", f"{text}\n\n{table(header, rows)}", part=True)
