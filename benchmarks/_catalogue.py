@@ -175,6 +175,12 @@ CATALOGUE: dict[str, list[Entry]] = {
         Entry("", "0 to 4", "20 minutes", by="benchmarks.judgements --users ubm --seeds 1", reason="20 minutes of logs")
     ],
     "latency": [Entry("", "0", "5 minutes", reason="it needs another checkout", times=True)],
+    "learners": [
+        Entry("Several learners of one stream, simulated: curves", "0 and 1", "1 hour", reason="an hour of models"),
+        Entry("Several learners of one stream, simulated: default", "0", "1 hour", reason="an hour of models"),
+        Entry("Two learners", "0", "20 minutes", times=True),
+        Entry("What an exchange", "0", "1 minute", times=True),
+    ],
     "leaving": [Entry("", "0", "20 minutes", times=True)],
     "lifting": [Entry("", "0", "3 minutes", times=True)],
     "log": [Entry("", "0", "10 minutes", times=True)],

@@ -81,24 +81,25 @@ def simulated(kept: Kept, model: str, name: str, K: int, period: int, seed: int)
     return kept.part(f"{model}/{name}/{K}/{period}/{seed}", measure)
 
 
-def quality(kept: Kept, models: Sequence[str], streams: Sequence[str], n_seeds: int) -> list[list[str]]:
-    """Rows (model, stream, period, NDCG@10 of one learner at once, of one served as late, less it of K learners)."""
+def quality(kept: Kept, model: str, streams: Sequence[str], n_seeds: int) -> list[list[str]]:
+    """Rows (stream, period, NDCG@10 of one learner at once, of one served as late, less it of K learners)."""
     rows = []
-    for model, name, period in product(models, streams, PERIODS):
+    for name, period in product(streams, PERIODS):
         values = {
             (K, n): np.array([simulated(kept, model, name, K, n, seed) for seed in range(n_seeds)])
             for K, n in ((1, 1), *((K, period) for K in (1, *LEARNERS)))
         }
         late = values[1, period]
         less = [with_error(values[K, period] - late) for K in LEARNERS]
-        rows.append([model, name, str(period), f"{values[1, 1].mean():.4f}", f"{late.mean():.4f}", *less])
+        rows.append([name, str(period), f"{values[1, 1].mean():.4f}", f"{late.mean():.4f}", *less])
     return rows
 
 
 def with_error(values: Any) -> str:
-    """Mean and standard error."""
-    error = statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else float("nan")
-    return f"{np.mean(values):+.4f} ± {error:.4f}"
+    """Mean and standard error; of one value the value."""
+    if len(values) == 1:
+        return f"{values[0]:+.4f}"
+    return f"{np.mean(values):+.4f} ± {statistics.stdev(values) / len(values) ** 0.5:.4f}"
 
 
 def real(kept: Kept, models: Sequence[str], streams: Sequence[str], n_seeds: int) -> list[list[str]]:
@@ -203,16 +204,16 @@ def main(arguments: Any = None) -> None:
     add_keep(options)
     given = options.parse_args(arguments)
     kept, models, streams = Kept(given.keep), given.models.split(","), given.streams.split(",")
-    if "quality" in given.only:
-        header = ["model", "stream", "queries between mixes", "one learner, at once", "one, served as late",
+    for model in models if "quality" in given.only else ():
+        header = ["stream", "queries between mixes", "one learner, at once", "one, served as late",
                   *(f"{K} learners, less the latter" for K in LEARNERS)]  # fmt: skip
         text = (
-            "## Several learners of one stream, simulated\n\n"
-            f"1,200 queries, {given.seeds} seeds; NDCG@10 of the second half, by what is served. Differences are paired, ± "
-            "standard error over seeds. Curves: `AdditiveRanker(trees=0)`. One learner that is served as late has learned all "
-            "queries before the last mix; what it is below one that is served at once is what staleness costs."
+            f"## Several learners of one stream, simulated: {model}\n\n"
+            f"1,200 queries, seeds from 0 to {given.seeds - 1}; NDCG@10 of the second half, by what is served. Differences are "
+            "paired, ± standard error over seeds. Curves: `AdditiveRanker(trees=0)`. One learner that is served as late has "
+            "learned all queries before the last mix; what it is below one that is served at once is what staleness costs."
         )
-        save("learners", f"{text}\n\n{table(header, quality(kept, models, streams, given.seeds))}", part=True)
+        save("learners", f"{text}\n\n{table(header, quality(kept, model, streams, given.seeds))}", part=True)
     if "real" in given.only:
         header = ["model", "stream", "NDCG@10 of one process", "of two, less one", "of two that are killed, less one",
                   "processor time, without exchanging 1", "of one", "with kills", "kills", "learned with kills"]  # fmt: skip
@@ -220,9 +221,9 @@ def main(arguments: Any = None) -> None:
             "## Two learners in processes\n\n"
             f"{_LEARNED:,} queries, of which each learner learns its half, {1 / _PAUSE:.0f} a second at most; models are "
             f"exchanged every {_SECONDS:.0f} seconds in a folder. NDCG@10 on {_HELD_OUT} further queries by the last mix, "
-            f"{given.seeds} seeds. Processor time of both: over their time without exchanging, and over one process that "
-            "learns all at the same pace. With kills it includes what is learned again. SIGKILL ends a process "
-            f"{_KILLS} times a run, at random instants, and the process is started again."
+            f"seeds from 0 to {given.seeds - 1}. Processor time of both: over their time without exchanging, and over one "
+            "process that learns all at the same pace. With kills it includes what is learned again. SIGKILL ends a process "
+            f"up to {_KILLS} times a run, at random instants, and the process is started again."
         )
         rows = real(kept, models, [name for name in streams if name in ("linear", "additive", "forest")], given.seeds)
         save("learners", f"{text}\n\n{table(header, rows)}", part=True)

@@ -217,6 +217,38 @@ def test_two_processes_that_are_the_same_learner(tmp_path):
     assert found.model["PerceptronRanker"].weights == pytest.approx(alone["PerceptronRanker"].weights)
 
 
+def test_of_two_that_put_as_one_learner_the_first_counts(tmp_path):
+    first, twin, other = learner(tmp_path, 0), learner(tmp_path, 0), learner(tmp_path, 1)
+    first.learn(*QUERIES[0], partition=0, offset=0)
+    for k in (0, 2):
+        twin.learn(*QUERIES[k], partition=0, offset=k)
+    exchange = exchange_at(tmp_path)
+    waiting = threading.Thread(target=first.exchange, daemon=True)
+    waiting.start()
+    while "0-0-of-2" not in exchange.names():
+        pass
+    raised = []
+    late = threading.Thread(target=lambda: raised.extend(together(twin.exchange)), daemon=True)
+    late.start()
+    other.exchange()
+    waiting.join()
+    late.join()
+    assert [type(each) for each in raised] == [OffsetsMoved]
+    assert last_mix(exchange).n_queries == 1
+    assert first.offsets == twin.offsets == other.offsets == {0: 1}
+
+
+def test_a_name_in_a_folder_is_given_once(tmp_path):
+    exchange = exchange_at(tmp_path)
+    for content in (b"first", b"second"):
+        exchange.put("3-mix", content)
+    assert (exchange.get("3-mix"), exchange.get("4-mix"), exchange.names()) == (b"first", None, {"3-mix"})
+    assert [path.name for path in tmp_path.iterdir()] == ["3-mix"]
+    exchange.delete("3-mix")
+    exchange.delete("3-mix")
+    assert exchange.names() == set()
+
+
 def test_run_reads_again_when_offsets_have_moved(tmp_path):
     first, twin = learner(tmp_path, 0, of=1), learner(tmp_path, 0, of=1)
     calls = []

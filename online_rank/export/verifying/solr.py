@@ -54,7 +54,7 @@ def _delete(key: str, http: Http) -> None:
 
 def _scores(model: str, query: list[Any], fields: dict[str, str], key: str, http: Http) -> list[float]:
     documents = [{key: _ID + one.id, **{fields[field]: value for field, value in one.fields.items()}} for one in query]
-    # Those of the query before, or of a run that was stopped, would be found too.
+    # Probes of the query before, or of a run that was stopped, would be found too.
     _delete(key, http)
     http.ask("POST", "/update?commit=true", documents)
     asked = {
