@@ -21,6 +21,9 @@ from online_rank import (
     AdditiveRanker,
     BlendRanker,
     BoostedRanker,
+    ClickBlendRanker,
+    ClickCurves,
+    ClickRidge,
     CrossFeatures,
     DirectRanker,
     ForEachDocument,
@@ -76,7 +79,12 @@ MODELS: dict[str, Callable[[], Any]] = {
     "vectors": lambda: VectorRanker("photo"),
     "crosses": lambda: CrossFeatures("kind") | PerceptronRanker(),
     "history": lambda: History("shelf", half_life=20) | AdditiveRanker(trees=0),
+    "click-blend": lambda: ClickBlendRanker(),
+    "click-curves": lambda: ClickCurves(),
+    "click-ridge": lambda: ClickRidge(),
 }
+#: Models of clicks on lists that they drew.
+OF_CLICKS = ("swap", "click-blend", "click-curves", "click-ridge")
 #: Models of queries with a context.
 WITH_CONTEXT = ("whole", "vectors", "crosses")
 
@@ -137,7 +145,7 @@ def context_of(name: str, X: np.ndarray) -> dict[str, Any]:
 def answers(name: str, model: Any) -> list[list[float]]:
     """The scores of five queries, the last two after learning two more."""
     found = [model.predict_one(in_form(name, X), **context_of(name, X)) for X, _ in queries(100, 3)]
-    if name != "swap":
+    if name not in OF_CLICKS:
         for X, y in queries(200, 2):
             model.learn_one(in_form(name, X), y, **context_of(name, X))
     return found + [model.predict_one(in_form(name, X), **context_of(name, X)) for X, _ in queries(300, 2)]
@@ -147,7 +155,7 @@ def taught(name: str) -> Any:
     """The model of this name after 40 queries."""
     model = MODELS[name]()
     for X, y in queries(0, 40):
-        if name == "swap":
+        if name in OF_CLICKS:
             shown = model.show_one(X)
             model.learn_one(X, shown.clicked([i for i in shown.order if y[i] > 0]))
         else:
