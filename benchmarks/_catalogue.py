@@ -183,6 +183,11 @@ CATALOGUE: dict[str, list[Entry]] = {
     ],
     "leaving": [Entry("", "0", "20 minutes", times=True)],
     "lifting": [Entry("", "0", "3 minutes", times=True)],
+    "live": [
+        Entry(
+            "", "0 to 4", "1 hour", by="benchmarks.live --part shop --seeds 1 --lists 1000", reason="an hour of simulated users"
+        )
+    ],
     "log": [Entry("", "0", "10 minutes", times=True)],
     "metrics": [Entry("", "0", "5 minutes", times=True)],
     "own_measures": [

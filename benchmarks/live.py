@@ -133,7 +133,11 @@ def of_takeover(n: int, seeds: Sequence[int], kept: Kept, names: Sequence[str], 
         quantiles = (f"{np.quantile(lists, q):,.0f}" for q in (0.5, 0.9))
         rows.append((name, keep, known, *quantiles, late, f"{least[0]:.3f} ± {least[1]:.3f}"))
     head = ("model", "keep", "today knows", "median", "90 %", f"none in {n:,}", "least share in a block of 500")
-    return table(head, rows)
+    return f"""Users of {len(USERS)} kinds, {len(seeds)} seeds each; each list is of another session, and a run without a
+take-over counts as {NEVER:,} lists. The last column is about DCG of what users saw until the take-over, as a share of
+today's: the mean over the runs that reached the block, where it is least.
+
+{table(head, rows)}"""
 
 
 def wrong_run(kind: str, n: int, seed: int) -> bool:
@@ -182,12 +186,12 @@ def main() -> None:
     kept, seeds = Kept(given.keep), range(given.seeds)
     names, budgets = given.model or ["curves", "ridge"], given.budget or [0.95, 0.99]
     pages = {
-        "shop": lambda: of_shop(given.lists, seeds, kept),
-        "takeover": lambda: of_takeover(given.lists, seeds, kept, names, budgets),
-        "wrong": lambda: of_wrong(given.runs, 1000, kept),
+        "shop": lambda: f"## What serves after some lists\n\n{of_shop(given.lists, seeds, kept)}",
+        "takeover": lambda: f"## Lists until a take-over\n\n{of_takeover(given.lists, seeds, kept, names, budgets)}",
+        "wrong": lambda: f"## Wrong take-overs\n\n{of_wrong(given.runs, 1000, kept)}",
     }
-    text = "\n\n".join(f"## {part}\n\n{pages[part]()}" for part in given.part or PARTS)
-    save_result("live", text, part=True)
+    sections = [pages[part]() for part in given.part or PARTS]
+    save_result("live", "\n\n".join(["# Learning behind the ranking of today", *sections]), part=True)
 
 
 if __name__ == "__main__":
