@@ -156,8 +156,8 @@ def train(
 class _Packer:
     """Divides rows, in a Python worker, into packs of each shard and round: bytes of Arrow, which are cheap to move."""
 
-    def __init__(self, cuts: Sequence[float], shards: int) -> None:
-        self.cuts, self.shards = np.array(cuts), shards
+    def __init__(self, names: Sequence[str], cuts: Sequence[float], shards: int) -> None:
+        self.names, self.cuts, self.shards = names, np.array(cuts), shards
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         waiting, n = [], 0
@@ -173,7 +173,7 @@ class _Packer:
     def packs(self, batches: list[Any]) -> Iterator[Any]:
         import pyarrow as pa
 
-        table = pa.Table.from_batches(batches)
+        table = pa.Table.from_batches(batches).rename_columns(self.names)
         turns = np.searchsorted(self.cuts, table[_ORDER].to_numpy(), side="right")
         parts = turns * self.shards + table[_SHARD].to_numpy()
         order = np.argsort(parts, kind="stable")
@@ -300,7 +300,10 @@ class _Rows:
     @contextmanager
     def packed(self) -> Iterator[Any]:
         """The rows in packs, a partition for each shard; kept on the cluster, in memory or on disk, while they are used."""
-        packs = self._rows.mapInArrow(_Packer(self.cuts(), self._shards), "shard int, round int, rows binary")
+        names = self._rows.columns
+        # `mapInArrow` takes no names with dots.
+        numbered, packer = self._rows.toDF(*(f"c{j}" for j in range(len(names)))), _Packer(names, self.cuts(), self._shards)
+        packs = numbered.mapInArrow(packer, "shard int, round int, rows binary")
         if hasattr(packs, "repartitionById"):
             packs = packs.repartitionById(self._shards, "shard")
         else:  # Spark 4.0: shards may share a partition.
