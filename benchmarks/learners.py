@@ -195,6 +195,11 @@ def taught(model: Any, queries: Sequence[Query], pause: float = 0.0) -> Any:
     return model
 
 
+def _save(text: str, rows: str) -> None:
+    """Write a section of the page."""
+    save("learners", f"# Several learners of one stream\n\n{text}\n\n{rows}", part=True)
+
+
 def main(arguments: Any = None) -> None:
     options = parser(__doc__)
     options.add_argument("--only", default="quality,real,cost")
@@ -213,7 +218,7 @@ def main(arguments: Any = None) -> None:
             "paired, ± standard error over seeds. Curves: `AdditiveRanker(trees=0)`. One learner that is served as late has "
             "learned all queries before the last mix; what it is below one that is served at once is what staleness costs."
         )
-        save("learners", f"{text}\n\n{table(header, quality(kept, model, streams, given.seeds))}", part=True)
+        _save(text, table(header, quality(kept, model, streams, given.seeds)))
     if "real" in given.only:
         header = ["model", "stream", "NDCG@10 of one process", "of two, less one", "of two that are killed, less one",
                   "processor time, without exchanging 1", "of one", "with kills", "kills", "learned with kills"]  # fmt: skip
@@ -226,7 +231,7 @@ def main(arguments: Any = None) -> None:
             f"up to {_KILLS} times a run, at random instants, and the process is started again."
         )
         rows = real(kept, models, [name for name in streams if name in ("linear", "additive", "forest")], given.seeds)
-        save("learners", f"{text}\n\n{table(header, rows)}", part=True)
+        _save(text, table(header, rows))
     if "cost" in given.only:
         header = ["model", "MB", "learn", "rank", *(f"exchange, {K} learners" for K in LEARNERS), "queries for a tenth"]
         text = (
@@ -236,7 +241,7 @@ def main(arguments: Any = None) -> None:
             "share of reading all models, mixing them, and putting the mix. The last column is how many queries a learner has "
             "to learn between two exchanges so that exchanging takes a tenth of learning, with two learners."
         )
-        save("learners", f"{text}\n\n{table(header, cost_rows(kept, [*models, 'perceptron']))}", part=True)
+        _save(text, table(header, cost_rows(kept, [*models, 'perceptron'])))
 
 
 if __name__ == "__main__":
