@@ -241,7 +241,7 @@ def main(arguments: Any = None) -> None:
             "share of reading all models, mixing them, and putting the mix. The last column is how many queries a learner has "
             "to learn between two exchanges so that exchanging takes a tenth of learning, with two learners."
         )
-        _save(text, table(header, cost_rows(kept, [*models, 'perceptron'])))
+        _save(text, table(header, cost_rows(kept, [*models, "perceptron"])))
 
 
 if __name__ == "__main__":

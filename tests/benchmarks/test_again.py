@@ -158,6 +158,7 @@ def test_a_page_shows_its_seeds_and_about_how_long_it_takes(monkeypatch):
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("*.md")), ids=lambda path: path.stem)
 def test_every_page_says_how_it_was_made(path):
     page = path.read_text()
+    assert page.startswith("# ")  # Otherwise the site has no title for it.
     assert unsaid(page) == []
     assert report.described(path.stem, page) == page  # The seeds are under every section that was measured separately.
     for section in sections_of(page):
