@@ -68,8 +68,9 @@ bound of this kind (11).
 ||u||^2 / mu^2. *Proof*: as before, with <w_t, z_t> <= mu V_t.
 
 **[CT]** (`theorem_5`, `corollary_6`, `corollary_7`, `theorem_8`). The bounds of the literature for a `SlamRanker`. Theorem 5 is
-false for the step printed in Algorithm 1, because rankings do depend on the step; it holds for steps below mu / (2 m R_X^2
-v_max). [CT2] concedes the dependence.
+false for the step printed in Algorithm 1, because rankings do depend on the step; it holds for the step mu / (4 m R_X^2 v_max)
+of its proof. Steps below twice that have the bound (sum f_t(u) + ||u||^2 / (2 alpha)) / (mu - 2 alpha m R_X^2 v_max), which
+grows as 1 / alpha. [CT2] concedes the dependence.
 
 **Served weights**. Rankings are served by any weights v_t: an average, a stale or rounded copy. If learning uses the pairs that
 v_t violates, then sum RML(v_t) <= V <= F(u) + <u, w_{T+1}> <= F(u) + ||u|| sqrt(Q + 2 sum <w_t - v_t, z_t>). *Proof*: the
