@@ -34,6 +34,7 @@ def go_on(kept: RankingService, given: RankingService, store: str, replace_model
     OtherService
         It is another service. The message names what differs.
     """
+    is_compared = _is_with_today(kept, given, store, replace_model)
     options = [(name, getattr(kept, name), getattr(given, name)) for name in _OPTIONS]
     other = [f"{name} is {before!r}, here {now!r}" for name, before, now in options if before != now]
     is_other_file = given.origin is not None and given.origin != kept.origin
@@ -59,19 +60,44 @@ def go_on(kept: RankingService, given: RankingService, store: str, replace_model
         if kept.challenge is not None and (given.challenge is None or kept.challenge.origin != given.challenge.origin):
             kept.challenge = None  # It does not have to be comparable with the model that is given.
         kept.replace_model(given.model, given.origin)
-    is_other_challenge = _challenge(kept, given)
+    is_other_challenge = _challenge(kept, given, is_compared)
     is_other_plan = settings_of(kept.plan) != settings_of(given.plan)
     if is_other_plan:
         kept.change_plan(given.plan)
     return is_other_file or is_other_challenge or is_other_plan or is_limited_otherwise
 
 
-def _challenge(kept: RankingService, given: RankingService) -> bool:
+def _is_with_today(kept: RankingService, given: RankingService, store: str, replace_model: bool) -> bool:
+    """Whether both compare the ranking of today with a model: the same one, or given is none.
+
+    Raises OtherService if only the state does, or if it does with another model, unless this one is to replace it.
+    """
+    old, new = kept.challenge, given.challenge
+    if old is None or old.keep is None:
+        return False
+    if new is None or new.keep is None:
+        if replace_model and given.origin is not None:
+            return False
+        raise OtherService(
+            f"{store} compares the ranking of today with a model: start it with --from-today again. --replace-model with a "
+            "MODEL ends the comparison, and serves that model"
+        )
+    if new.origin in (None, old.origin, kept._promoted):
+        return True
+    if not replace_model:
+        raise OtherService(
+            f"{store} compares the ranking of today with another model than this one. --replace-model begins a comparison with "
+            "this one; without a MODEL the one in the folder continues"
+        )
+    return False
+
+
+def _challenge(kept: RankingService, given: RankingService, is_compared: bool) -> bool:
     """Let the challenger that was given challenge the service that was kept, unless it does, or has won before."""
     old, new = kept.challenge, given.challenge
     if new is not None and new.origin is not None and new.origin == kept._promoted:
         return False
-    if old is not None and new is not None and old.origin == new.origin:
+    if old is not None and new is not None and (is_compared or old.origin == new.origin):
         is_other = old.promote_at != new.promote_at
         old.promote_at = new.promote_at
         return is_other

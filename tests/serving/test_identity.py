@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from online_rank import PerceptronRanker, StreamScaler, SwapRanker
+from online_rank import ClickCurves, PerceptronRanker, StreamScaler, SwapRanker
 from online_rank.serving import RankingService
+from online_rank.serving.challenge import from_today
 from online_rank.serving.durable import DurableService
 from online_rank.storage import CheckpointError
 
@@ -90,3 +91,42 @@ def test_limits_may_change(tmp_path):
     service = run(tmp_path / "state", [query(9)], RankingService(PerceptronRanker(), wait_bytes=3900))
     assert (service.n_waiting, service.wait_bytes) == (3, 3900)
     assert run(tmp_path / "state", [], RankingService(PerceptronRanker())).n_waiting == 3
+
+
+def of_today(origin=None):
+    """A service that compares the ranking of today with a model of a file, or a new one."""
+    today, challenge = from_today({"x": 1.0}, ClickCurves({"x": 1.0}), keep=0.95, k=3)
+    challenge.origin = origin
+    return RankingService(today, challenge=challenge)
+
+
+def clicks(number):
+    return json.dumps({"id": number, "clicks": ["a"]}).encode()
+
+
+def learned(service):
+    return service.challenge.model.n_columns, service.challenge.n_asked
+
+
+@pytest.mark.parametrize("origin", ["one", None])
+def test_the_model_that_waits_behind_the_ranking_of_today_is_kept_or_another_one_is_refused(origin, tmp_path):
+    folder = tmp_path / "state"
+    before = run(folder, [query(1), clicks(1), query(2), clicks(2)], of_today(origin))
+    assert learned(before)[0] > 1
+    with pytest.raises(CheckpointError, match=r"with another model than this one\. --replace-model begins a comparison"):
+        DurableService(of_today("two"), folder)
+    # Without a MODEL, and with the same one, it continues.
+    for same in (None, origin):
+        assert learned(run(folder, [], of_today(same))) == learned(before)
+    assert learned(run(folder, [], of_today("two"), replace_model=True))[0] == 1
+    with pytest.raises(CheckpointError, match="with another model than this one"):
+        DurableService(of_today("one"), folder)
+
+
+def test_a_comparison_does_not_end_because_an_option_was_forgotten(tmp_path):
+    folder = tmp_path / "state"
+    run(folder, [query(1), clicks(1)], of_today("one"))
+    for given in (RankingService(taught(), origin="one"), RankingService(PerceptronRanker())):
+        with pytest.raises(CheckpointError, match="start it with --from-today again"):
+            DurableService(given, folder)
+    assert learned(run(folder, [], of_today("one")))[0] > 1
