@@ -166,9 +166,11 @@ class ClickLog(NamedTuple):
         """The log without features that leak the clicks, unless the user named the features; and what was found, in lines."""
         lists = self.reader()
         names, clicked, shown = lists.plan.features, [], []
+        if lists.plan.categories:
+            names = [name for name in names if lists.plan.kinds[name] == "number"]
         for x, clicks in itertools.islice(lists, _LOOKED_AT):
             order = clicks.impression.order
-            X = x.X[[x.ids.index(document) for document in order]]
+            X = _numbers_of(x, names)[[x.ids.index(document) for document in order]]
             clicked.append((X, np.unique(clicks.gains, return_inverse=True)[1]))
             shown.append((X, np.arange(len(order))[::-1]))
         if not clicked or not names:
@@ -187,6 +189,13 @@ class ClickLog(NamedTuple):
             return self, lines
         lines[-1] += "; left out (name the features to use it)"
         return self._replace(reading=self.reading._replace(exclude=[*(self.reading.exclude or ()), *found])), lines
+
+
+def _numbers_of(x: Any, names: Sequence[str]) -> np.ndarray:
+    """The features of the documents of a query that are numbers, (m, d); missing ones are 0."""
+    if isinstance(x.X, np.ndarray):
+        return x.X
+    return np.nan_to_num(np.array([[float(own.get(name) or 0.0) for name in names] for own in x.X]).reshape(len(x.X), -1))
 
 
 class Seen(NamedTuple):
@@ -272,11 +281,11 @@ def _learn(log: ClickLog, settings: Settings, output: Output, ranker: str | None
 
     check_outputs([*log.files, *settings.test], save=output.save, report=output.report)
     signs = settings.signs
-    log, lines = log.without_leaks()
     if settings.history:
         check_history(log, settings.history, settings.passes)
-        # Which columns are keys, and what else the ranker behind takes.
-        log = log._replace(model=behind(histories_of(settings.history), learner_for(log.origin, None, ranker, signs)))
+    # Which columns are keys, and what else the ranker behind takes.
+    log = log._replace(model=behind(histories_of(settings.history), learner_for(log.origin, None, ranker, signs)))
+    log, lines = log.without_leaks()
     lists = log.reader()
     plan = lists.plan
     require_known_signs(signs, lists, log.files)
@@ -284,6 +293,10 @@ def _learn(log: ClickLog, settings: Settings, output: Output, ranker: str | None
         output.warn(line)
     shown = False if output.quiet or output.json else None
     seen = log.examined(shown)
+    if not seen.clicked:
+        raise ValueError(
+            f"{', '.join(log.files)}: no list has a click, so nothing can be learned: is --click the column of clicks?"
+        )
     if seen.alone:
         output.warn(f"{seen.alone:,} of {seen.lists:,} lists have a single candidate: from these nothing is learned")
     examination, judged, held = log.examination, None, None

@@ -59,7 +59,9 @@ def taught(
     best = min(losses, key=lambda name: (losses[name] != losses[name], losses[name]))
     if len(models) > 1 or LEARNED in models:
         figures = ", ".join(f"{loss:.4f} {name}" for name, loss in losses.items())
-        tell(f"loss on {held[best].n:,} held-out lists with a click, by what was learned before: {figures}; kept: {best}")
+        told = f"loss on {held[best].n:,} held-out lists with a click, by what was learned before: {figures}"
+        told = told if losses[best] == losses[best] else "fewer than two held-out lists have a click: no way can be compared"
+        tell(f"{told}; kept: {best}")
     model = models[best]
     if not several:
         return model, held[best]

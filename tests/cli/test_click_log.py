@@ -389,3 +389,25 @@ def test_a_report_of_clicks(named, says, folder, tmp_path, capsys):
     page = (tmp_path / "page" / "index.html").read_text()
     assert "the logged ranking" in page
     assert says in page
+
+
+@pytest.mark.slow
+def test_texts_are_categories(tmp_path, capsys):
+    log = log_of(True, 400)
+    quality = {(t, d): np.random.default_rng([t, 7]).normal(size=6)[d] for t in range(30) for d in range(6)}
+    places = [tuple(map(int, name.split("/"))) for name in log["document"]]
+    log["brand"] = ["acme" if quality[place] > 0 else "other" for place in places]
+    log.drop(columns=["above", "place", "x"]).to_csv(tmp_path / "log.csv", index=False)
+    given = ("--clicks", "moved", "--topic", "topic", "--event", "click=1", "--save", tmp_path / "model.npz")
+    code, _, err = run(capsys, tmp_path / "log.csv", *given)
+    assert code == 0, err
+    assert "features: brand" in err
+    assert load(tmp_path / "model.npz").rank_one({"a": {"brand": "other"}, "b": {"brand": "acme"}}) == ["b", "a"]
+
+
+def test_a_log_without_a_click_is_refused(tmp_path, capsys):
+    log_of(True, 40).assign(click=None).drop(columns=["above", "place"]).to_csv(tmp_path / "log.csv", index=False)
+    code, _, err = run(capsys, tmp_path / "log.csv", "--clicks", "moved", "--topic", "topic", "--save", tmp_path / "model.npz")
+    assert code == 2
+    assert "no list has a click" in err
+    assert not (tmp_path / "model.npz").exists()
