@@ -49,7 +49,7 @@ Histories = Annotated[
 #: The ranker to train.
 Kind = StrEnum("Kind", ["additive", "blend", "perceptron"])
 KINDS = (
-    "Curves of each feature; with trees, for interactions, which takes longer; or linear weights, which any engine computes."
+    "additive: curves, trees and words; blend: several rankers, which takes longer; perceptron: linear weights for any engine."
 )
 
 
