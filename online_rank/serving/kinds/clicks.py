@@ -8,7 +8,10 @@ from online_rank.serving.kinds.displayed import OfDisplayed
 from online_rank.serving.messages import about
 from online_rank.serving.plan import GRADE, FeedbackPlan
 
-NOT_CLICKS = "this service learns from grades: its ranker draws no rankings that clicks could be learned from"
+NOT_CLICKS = (
+    "this service learns from grades: its ranker draws no rankings that clicks could be learned from. Start it with "
+    "--examination or --from-today to learn from clicks"
+)
 
 _Positive = Annotated[float, Meta(ge=0)]
 _Clicks = Annotated[list[str] | dict[str, _Positive], about("documents that were clicked, or `{document: engagement}`")]
