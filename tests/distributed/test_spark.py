@@ -1,6 +1,7 @@
 """Learning from a DataFrame of Spark, in local mode."""
 
 import shutil
+import signal
 import sys
 from datetime import date, datetime
 
@@ -46,11 +47,14 @@ def session():
         "spark.driver.host": "127.0.0.1",
     }
     # Two tasks at once, each tried up to four times.
+    interrupted = signal.getsignal(signal.SIGINT)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYSPARK_PYTHON", sys.executable)
         session = SparkSession.builder.master("local[2,4]").config(map=settings).getOrCreate()
         yield session
         session.stop()
+    # Spark leaves its own, which other tests of the process would find.
+    signal.signal(signal.SIGINT, interrupted)
 
 
 @pytest.fixture(scope="module")
