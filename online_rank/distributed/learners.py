@@ -85,7 +85,7 @@ class Learner:
         which must have the same settings. It is not changed.
     number, of
         The number of this learner, from 0, and how many there are. It learns the partitions p with p % of == number. To change
-        how many there are, end all and start the others: they continue from the last mix.
+        how many there are, end all and start the new learners: they continue from the last mix.
     seconds
         Seconds between two exchanges.
 

@@ -44,7 +44,7 @@ from online_rank.rankers.mixed import mix
 from online_rank.rankers.perceptron import PerceptronRanker
 from online_rank.rankers.signs import checked_signs, require_in_array, signs_of_columns
 from online_rank.rankers.weighed_levels import curves_of_levels, n_beyond
-from online_rank.rankers.with_vectors import adapted, without_vectors_of
+from online_rank.rankers.with_vectors import adapted
 from online_rank.rankers.worded import columns_made, learn_words, length_of, with_words
 from online_rank.rankers.words import Words
 
@@ -771,8 +771,7 @@ class AdditiveRanker(CurvedRanker):
         return Blend((curved, grown), np.array([trees.factor, 1.0]))
 
     def _split(self, block: Block, a: int, b: int) -> Split | None:
-        if self._vectors is not None and type(block.X) is list:
-            block = without_vectors_of(self, block)
+        block = self._without_vectors(block)
         told = self._split_of_features(block, a, b)
         return told if told is None or self._words is None else with_words(self, told, block, a, b)
 

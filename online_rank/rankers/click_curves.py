@@ -28,7 +28,6 @@ from online_rank.rankers.click_words import ClickWords
 from online_rank.rankers.curved import CurvedRanker, as_read, n_curves
 from online_rank.rankers.exploring import BEGUN
 from online_rank.rankers.rules import as_parameter, as_weights
-from online_rank.rankers.with_vectors import without_vectors_of
 from online_rank.rankers.worded import with_words
 
 #: The columns that a feature may have: g, q, whether it is missing, and wide ramps, each of three ramps of the grid.
@@ -317,7 +316,6 @@ class ClickCurves(CurvedRanker):
         return super()._head()
 
     def _split(self, block: Block, a: int, b: int) -> Split | None:
-        if self._vectors is not None and type(block.X) is list:
-            block = without_vectors_of(self, block)
+        block = self._without_vectors(block)
         told = super()._split(block, a, b)
         return told if told is None or self._words is None else with_words(self, told, block, a, b)

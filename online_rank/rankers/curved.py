@@ -237,7 +237,7 @@ class CurvedRanker(Ranker):
     def query_names(self) -> set[Hashable]:
         """The names of its features in queries: of a level the category, of a column of a vector or a text that feature."""
         own = {name[0] if is_level(name) else name for name in own_names(self)}  # type: ignore[index]
-        kinds, vectors = getattr(self, "_kinds", None), getattr(self, "_vectors", None)
+        kinds, vectors = getattr(self, "_kinds", None), self._vectors
         made = {column for name in (vectors.names if vectors else ()) for column in columns_of_vector(name)}
         texts = {name for name in (kinds.known() if kinds else ()) if not isinstance(name, tuple)}
         return (own - made) | texts | {*(vectors.names if vectors else ())}
@@ -295,6 +295,11 @@ class CurvedRanker(Ranker):
     def _is_learned_one_by_one(self, block: Block) -> bool:
         """Whether how a query of a block is read depends on what the queries before it taught."""
         raise NotImplementedError
+
+    def _without_vectors(self, block: Block) -> Block:
+        """A block with columns in place of its vectors, or as it is."""
+        has_vectors = self._vectors is not None and type(block.X) is list
+        return without_vectors_of(self, block) if has_vectors else block
 
     def _learn_block(self, block: Block, changes: all_or_nothing | None = None) -> None:
         if len(block.w) > 1 and self._is_learned_one_by_one(block):
