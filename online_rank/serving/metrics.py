@@ -74,7 +74,9 @@ class Figures:
         self._registry = CollectorRegistry()
         #: Path, status and seconds of requests that were answered, and are not counted yet (`count`).
         self.requests: list[tuple[str, int, float]] = []
-        self._answered: dict[tuple[str, int], int] = {}
+        # What alarms watch begins at 0: Prometheus sees no increase of a counter that appears at 1.
+        watched = [*((path, 500) for path in sorted(paths)), ("/learn", 503), ("/forget", 409), ("/forget", 503)]
+        self._answered = {each: 0 for each in watched if each[0] in paths}
         #: By path: how many requests are in each bucket of seconds, and their seconds.
         self._latency = {path: [0] * (len(_BUCKETS) + 1) for path in _PATHS}
         self._seconds = dict.fromkeys(_PATHS, 0.0)

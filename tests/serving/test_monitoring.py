@@ -30,6 +30,16 @@ def test_every_figure_that_is_asked_for_is_given(name):
     assert asked <= given
 
 
+def test_what_a_single_answer_raises_an_alarm_for_is_counted_from_0():
+    """Prometheus sees no increase of a counter that appears at 1."""
+    rules = (FOLDER / "alerts.yml").read_text()
+    watched = re.findall(r'requests_total{(?:path="(/\w+)",)?status=~?"([\d.|]+)"}\[\d+m\]\)+ > 0$', rules, re.MULTILINE)
+    assert watched == [("/learn", "503"), ("", "500"), ("/forget", "409|5..")]
+    text = RankingApp(Models(lambda: RankingService(PerceptronRanker()))).figures.text()
+    begun = set(re.findall(r'^online_rank_requests_total{path="(/\w+)",status="(\d+)"} 0\.0$', text, re.MULTILINE))
+    assert begun > {("/learn", "503"), ("/forget", "409"), ("/forget", "503"), ("/forget", "500"), ("/rank", "500")}
+
+
 def test_what_alerts_watch_in_addition_to_requests(tmp_path, monkeypatch):
     """The clock, the journal and the model of the day."""
 
