@@ -1,87 +1,45 @@
 """How good is what `serve --from-today` learns, how soon does it take over, and how often wrongly?
 
-    python -m benchmarks.live --part shop|takeover|wrong --seeds 5 --keep FILE
+    python -m benchmarks.live --part shop|taught|takeover|wrong --seeds 5 --keep FILE --other PYTHON
 
 - shop: NDCG@10 of what serves and of what waits after some lists, of `ClickCurves` and of `ClickRidge` behind a quantile map,
-  which takes the numbers alone; and of `AdditiveRanker` after as many graded queries.
+  which takes the numbers alone; and of `AdditiveRanker` after as many graded queries. Another checkout has rows: its
+  `from_today` with that `ClickRidge`.
+- taught: the same lists teach `ClickCurves`, `AdditiveRanker` by the clicks less the mean of their position, and
+  `ClickBlendRanker`.
 - takeover: lists until the model takes over, and DCG of what users saw in each block of 500 lists as a share of today's.
 - wrong: how often a model takes over that is worse than today's ranking, or as good: only drafted lists are simulated.
 
 The shop has categories, dates, missing values, words and 3 % bots (`benchmarks._live_shop`); each list is a separate session.
 """
 
+import argparse
 import functools
 import itertools
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks import _live_run
 from benchmarks._common import parser, table
 from benchmarks._common import save as save_result
 from benchmarks._kept import Kept, add_keep
-from benchmarks._live_shop import Crowd, K, LiveShop, Query, ndcg, worth
-from online_rank import AdditiveRanker, ClickCurves, ClickRidge, StreamQuantileMap
-from online_rank.base.reader import read_for
+from benchmarks._live_run import BLOCK, HELD_BACK, NEVER, TODAY
+from benchmarks._live_shop import Crowd, K, LiveShop, ndcg
+from benchmarks._other import add_other, commit_of
+from online_rank import AdditiveRanker, ClickBlendRanker, ClickCurves
 from online_rank.feedback import Impression
 from online_rank.rankers.fixed import FixedRanker
 from online_rank.serving import Challenge
-from online_rank.serving.challenge import SURE, drafted_by_challenge, from_today
+from online_rank.serving.challenge import SURE, from_today
 from online_rank.stream.clicks import user
 
-PARTS = ("shop", "takeover", "wrong")
+PARTS = ("shop", "taught", "takeover", "wrong")
 USERS = ("perfect", "navigational", "informational", "trust", "position")
-TODAY = {"score": 1.0}
-BLOCK, NEVER, HELD_BACK = 500, 40_000, 200
-
-
-def beginner(name: str) -> Any:
-    """The model that learns: ClickCurves, or ClickRidge as it was."""
-    return ClickCurves(TODAY) if name == "curves" else StreamQuantileMap() | ClickRidge(TODAY)
-
-
-def taken(name: str, query: Query) -> dict[int, Any]:
-    """The documents of a query as a model takes them."""
-    return query.documents if name == "curves" else query.numbers
-
-
-def live(
-    name: str, shop: LiveShop, who: Crowd, keep: float, n: int, seed: int, *, looks: Sequence[int] = (), until: bool = False
-) -> tuple[list[int], list[float], list[tuple[float, float]]]:
-    """Serve n lists, or until a take-over: the exchanges, the share of today's DCG in each block, and NDCG at some looks."""
-    learner, value, today = beginner(name), [], []
-    serving, challenge = from_today(TODAY, learner, keep=keep, k=K, seed=seed)
-    turns: list[int] = []
-    found, held_back = [], list(shop.queries(seed + 10_000, HELD_BACK, first=n)) if looks else []
-    for t, query in enumerate(shop.queries(seed, n)):
-        x = taken(name, query)
-        shown = serving.show_one(x)
-        shown = challenge.drafted(shown, serving, read_for(challenge.model, x)) or shown
-        challenge.n_asked += 1
-        clicks = who.clicks(shown, query.y, t)
-        value.append(worth(query.y, shown.order))
-        today.append(worth(query.y, sorted(x, key=lambda i: -query.documents[i]["score"])))
-        if not drafted_by_challenge(clicks):
-            serving.learn_one(x, clicks)
-            challenge.learn(read_for(challenge.model, x), clicks)
-        else:
-            challenge.count(clicks)
-            if challenge.is_won:
-                serving, challenge = challenge.model, challenge.turned(serving, 0)
-                turns.append(t + 1)
-        if t + 1 in looks:
-            served, learned = (ndcg(lambda q, m=m: m.rank_one(taken(name, q)), held_back) for m in (serving, learner))
-            found.append((served, learned))
-        if turns and until and len(value) % BLOCK == 0:
-            break
-    blocks = [sum(value[b : b + BLOCK]) / sum(today[b : b + BLOCK]) for b in range(0, len(value) - BLOCK + 1, BLOCK)]
-    return turns, blocks, found
-
-
-def shop_run(name: str, who: str, n: int, seed: int) -> Any:
-    """Exchanges, shares, and NDCG of what serves and of what waits after a fifth, a half and all of the lists."""
-    crowd = Crowd(user(who, max_grade=2, seed=seed), seed=seed)
-    return live(name, LiveShop(seed), crowd, 0.95, n, seed, looks=(n // 5, n // 2, n))
+#: How much of the truth today's ranking knows.
+KNOWN = 0.6
 
 
 def graded_run(n: int, seed: int) -> list[float]:
@@ -94,48 +52,92 @@ def graded_run(n: int, seed: int) -> list[float]:
     return [today, ndcg(lambda q: model.rank_one(q.documents), held_back)]
 
 
-def of_shop(n: int, seeds: Sequence[int], kept: Kept) -> str:
+def of_shop(n: int, seeds: Sequence[int], kept: Kept, other: Path | None) -> str:
     """What serves and what waits, next to the graded model."""
     graded = np.array([kept.part(f"graded {n} {seed}", functools.partial(graded_run, n, seed)) for seed in seeds])
     rows = [("today", *[level(graded[:, 0])] * 3, ""), ("graded", "", "", level(graded[:, 1]), "")]
-    for name in ("curves", "ridge"):
+    for name, python in _learners(("curves", "ridge"), other):
         found = []
         for seed in seeds:
             who = USERS[seed % len(USERS)]
-            found.append(kept.part(f"shop {name} {n} {seed}", functools.partial(shop_run, name, who, n, seed)))
+            measure = functools.partial(_of, python, "shop_run", name, who, n, seed)
+            found.append(kept.part(f"shop {_called(name, python)} {n} {seed}", measure))
         for k, what in enumerate(("serves", "waits or serves")):
             at = np.array([[look[k] for look in run[2]] for run in found])
             way = (at[:, -1] - graded[:, 0]) / (graded[:, 1] - graded[:, 0])
-            rows.append((f"{name}: {what}", *(level(at[:, j]) for j in range(3)), level(way)))
+            rows.append((f"{_called(name, python)}: {what}", *(level(at[:, j]) for j in range(3)), level(way)))
     return table(("NDCG@10", f"{n // 5:,} lists", f"{n // 2:,}", f"{n:,}", "share of the way to graded"), rows)
 
 
-def takeover_run(name: str, who: str, keep: float, known: float, n: int, seed: int) -> Any:
-    """The first exchange, or `NEVER`, and the shares of today's DCG until then."""
-    crowd = Crowd(user(who, max_grade=2, seed=seed), seed=seed)
-    turns, blocks, _ = live(name, LiveShop(seed, known=known), crowd, keep, n, seed, until=True)
-    return [turns[0] if turns else NEVER, blocks]
+def _learners(names: Sequence[str], other: Path | None) -> list[tuple[str, Path | None]]:
+    """What learns, and the Python of the checkout that it is of; None for this one."""
+    return [*((name, None) for name in names), *([("ridge", other)] if other else [])]
 
 
-def of_takeover(n: int, seeds: Sequence[int], kept: Kept, names: Sequence[str], keeps: Sequence[float]) -> str:
+def _called(name: str, python: Path | None) -> str:
+    return name if python is None else f"{name} of {commit_of(python)}"
+
+
+def _of(python: Path | None, function: str, *given: Any) -> Any:
+    """What a function returns here, or in another checkout."""
+    return getattr(_live_run, function)(*given) if python is None else _live_run.answers(python, function, *given)
+
+
+def taught_run(who: str, n: int, seed: int) -> list[list[float]]:
+    """NDCG of ClickCurves, AdditiveRanker and ClickBlendRanker after a fifth, a half and all of the same lists."""
+    shop, crowd = LiveShop(seed), Crowd(user(who, max_grade=2, seed=seed), seed=seed)
+    held_back = list(shop.queries(seed + 10_000, HELD_BACK, first=n))
+    curves, differences, blend = ClickCurves(TODAY), AdditiveRanker(), ClickBlendRanker()
+    today, _ = from_today(TODAY, curves, keep=0.95, k=K, seed=seed)
+    means, found = np.zeros((K, 2)), []
+    for t, query in enumerate(shop.queries(seed, n)):
+        shown = today.show_one(query.documents)
+        clicks = crowd.clicks(shown, query.y, t)
+        curves.learn_one(query.documents, clicks)
+        blend.learn_one(query.documents, clicks)
+        gains = np.array(clicks.gains)
+        if gains.any():
+            means += np.column_stack([gains, np.ones(K)])
+            # Grades are whole numbers: 2 is what a position gains on average, 4 a click where nobody clicks.
+            grades = np.rint(2.0 * (1.0 + gains - means[:, 0] / means[:, 1])).astype(int)
+            seen = {document: query.documents[document] for document in shown.order}
+            differences.learn_one(seen, dict(zip(shown.order, grades.tolist(), strict=True)))
+        if t + 1 in (n // 5, n // 2, n):
+            found.append([ndcg(lambda q, m=m: m.rank_one(q.documents), held_back) for m in (curves, differences, blend)])
+    return found
+
+
+def of_taught(n: int, seeds: Sequence[int], kept: Kept) -> str:
+    """What lists around today's ranking teach three learners."""
+    runs = [kept.part(f"taught {n} {s}", functools.partial(taught_run, USERS[s % len(USERS)], n, s)) for s in seeds]
+    at = np.array(runs)
+    names = ("`ClickCurves`", "`AdditiveRanker`, by differences", "`ClickBlendRanker`")
+    rows = [(name, *(level(at[:, j, i]) for j in range(3)), level(at[:, -1, i] - at[:, -1, 0])) for i, name in enumerate(names)]
+    return table(("NDCG@10", f"{n // 5:,} lists", f"{n // 2:,}", f"{n:,}", "less `ClickCurves`"), rows)
+
+
+def of_takeover(n: int, seeds: Sequence[int], kept: Kept, other: Path | None, options: argparse.Namespace) -> str:
     """Lists until a take-over, over users and seeds, and what users saw until then."""
     rows = []
-    for name, keep, known in itertools.product(names, keeps, (0.6,)):
+    learners = _learners(options.model or ["curves", "ridge"], other)
+    for (name, python), keep, votes in itertools.product(learners, options.budget or [0.95, 0.99], options.votes or [1]):
         runs = []
         for who, seed in itertools.product(USERS, seeds):
-            given = (name, who, keep, known, n, seed)
-            runs.append(kept.part("takeover " + " ".join(map(str, given)), functools.partial(takeover_run, *given)))
+            given = (name, who, keep, KNOWN, n, seed)
+            key = " ".join(map(str, (_called(name, python), *given[1:], *([f"{votes} votes"] if votes > 1 else []))))
+            runs.append(kept.part(f"takeover {key}", functools.partial(_of, python, "takeover_run", *given, votes)))
         lists = np.array([run[0] for run in runs])
         shares = [[run[1][b] for run in runs if len(run[1]) > b] for b in range(n // BLOCK)]
         # Blocks that a run did not reach are not counted.
-        least = min((np.mean(s), np.std(s) / np.sqrt(len(s))) for s in shares if len(s) > 1)
+        least = min((np.mean(s), np.std(s, ddof=1) / np.sqrt(len(s))) for s in shares if len(s) > 1)
         late = f"{(lists == NEVER).sum()} of {len(lists)}"
         quantiles = (f"{np.quantile(lists, q):,.0f}" for q in (0.5, 0.9))
-        rows.append((name, keep, known, *quantiles, late, f"{least[0]:.3f} ± {least[1]:.3f}"))
-    head = ("model", "keep", "today knows", "median", "90 %", f"none in {n:,}", "least share in a block of 500")
-    return f"""Users of {len(USERS)} kinds, {len(seeds)} seeds each; each list is of another session, and a run without a
-take-over counts as {NEVER:,} lists. The last column is about DCG of what users saw until the take-over, as a share of
-today's: the mean over the runs that reached the block, where it is least.
+        rows.append((_called(name, python), keep, votes, *quantiles, late, f"{least[0]:.3f} ± {least[1]:.3f}"))
+    head = ("model", "keep", "votes a person", "median", "90 %", f"none in {n:,}", "least share in a block of 500")
+    return f"""Users of {len(USERS)} kinds, {len(seeds)} seeds each; today's ranking knows {KNOWN} of the truth. A run without a
+take-over counts as {NEVER:,} lists. With more votes a person than one, a person gives these one after the other in one day,
+and the first counts. The last column is about DCG of what users saw until the take-over, as a share of today's: the mean over
+the runs that reached the block, where it is least.
 
 {table(head, rows)}"""
 
@@ -182,12 +184,14 @@ def main() -> None:
     own.add_argument("--runs", type=int, default=200)
     own.add_argument("--model", action="append", choices=("curves", "ridge"))
     own.add_argument("--budget", action="append", type=float)
+    own.add_argument("--votes", action="append", type=int, help="how many votes a person gives in a day")
+    add_other(own)
     given = own.parse_args()
-    kept, seeds = Kept(given.keep), range(given.seeds)
-    names, budgets = given.model or ["curves", "ridge"], given.budget or [0.95, 0.99]
+    kept, seeds, other = Kept(given.keep), range(given.seeds), given.other
     pages = {
-        "shop": lambda: f"## What serves after some lists\n\n{of_shop(given.lists, seeds, kept)}",
-        "takeover": lambda: f"## Lists until a take-over\n\n{of_takeover(given.lists, seeds, kept, names, budgets)}",
+        "shop": lambda: f"## What serves after some lists\n\n{of_shop(given.lists, seeds, kept, other)}",
+        "taught": lambda: f"## What teaches from the same lists\n\n{of_taught(given.lists, seeds, kept)}",
+        "takeover": lambda: f"## Lists until a take-over\n\n{of_takeover(given.lists, seeds, kept, other, given)}",
         "wrong": lambda: f"## Wrong take-overs\n\n{of_wrong(given.runs, 1000, kept)}",
     }
     sections = [pages[part]() for part in given.part or PARTS]
