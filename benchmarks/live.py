@@ -119,8 +119,9 @@ def of_taught(n: int, seeds: Sequence[int], kept: Kept) -> str:
 def of_takeover(n: int, seeds: Sequence[int], kept: Kept, other: Path | None, options: argparse.Namespace) -> str:
     """Lists until a take-over, over users and seeds, and what users saw until then."""
     rows = []
-    learners = _learners(options.model or ["curves", "ridge"], other)
-    for (name, python), keep, votes in itertools.product(learners, options.budget or [0.95, 0.99], options.votes or [1]):
+    learners, budgets = _learners(options.model or ["curves", "ridge"], other), options.budget or [0.95, 0.99]
+    often = itertools.product(learners[:1], budgets[:1], options.votes or [20])
+    for (name, python), keep, votes in [*itertools.product(learners, budgets, [1]), *often]:
         runs = []
         for who, seed in itertools.product(USERS, seeds):
             given = (name, who, keep, KNOWN, n, seed)
@@ -184,7 +185,7 @@ def main() -> None:
     own.add_argument("--runs", type=int, default=200)
     own.add_argument("--model", action="append", choices=("curves", "ridge"))
     own.add_argument("--budget", action="append", type=float)
-    own.add_argument("--votes", action="append", type=int, help="how many votes a person gives in a day")
+    own.add_argument("--votes", action="append", type=int, help="how many votes a person gives in a day, beside one")
     add_other(own)
     given = own.parse_args()
     kept, seeds, other = Kept(given.keep), range(given.seeds), given.other
