@@ -114,7 +114,7 @@ def transformers_of(model: Any) -> list[Any]:
 
 
 def names_added(model: Any) -> frozenset[str]:
-    """The names of the columns that steps of a model add to the features of a query, which no query has.
+    """The names of the columns that parts of a model add to the features of a query, which no query has.
 
     Examples
     --------
@@ -122,7 +122,7 @@ def names_added(model: Any) -> frozenset[str]:
     >>> sorted(names_added(History("brand") | AdditiveRanker()))
     ['brand 7d age', 'brand 7d impressions', 'brand 7d rate']
     """
-    return frozenset(name for step in steps_of(model) for name in getattr(step, "_adds", ()))
+    return frozenset(name for part in parts_of(model) for name in getattr(part, "_adds", ()))
 
 
 def ranker_of(model: Any) -> Any:

@@ -291,7 +291,10 @@ class BlendRanker(NestedRanker):
         shares = shares_of_features(self._trees, *self._for_trees(X[[a, b]], single(2)))
         by_feature = [shares[columns].sum() for columns in self._curves._columns_of_features().values()]
         factors = self.weights / self.scales
-        return told._replace(values=factors[0] * told.values + factors[1] * np.array(by_feature), exact=not shares.any())
+        values = factors[0] * told.values
+        # Words come after features, and trees know none.
+        values[: len(by_feature)] += factors[1] * np.array(by_feature)
+        return told._replace(values=values, exact=not shares.any())
 
     def _linear_weights(self, columns: Any = slice(None)) -> np.ndarray | None:
         own = None if self._curves is None else self._curves._linear_weights(columns)

@@ -92,7 +92,9 @@ class CurveReader(Reader):
         """As for every reader; of a ranker with a linear one inside, whether the features are the columns of that one."""
         if step._linear is not None:
             return bool(step._linear._reader.fits(step._linear, block))
-        return type(block.X) in (np.ndarray, Worded) and super().fits(step, block)
+        if type(block.X) is Worded:
+            block = block._replace(X=np.asarray(block.X))
+        return type(block.X) is np.ndarray and super().fits(step, block)
 
     def align(self, step: Any, block: Block, grow: bool = False) -> Block:
         """As for every reader; the first query that is learned decides whether there are curves."""

@@ -3,6 +3,8 @@
 import json
 
 import numpy as np
+import pandas as pd
+import pytest
 
 from online_rank import AdditiveRanker, save
 from online_rank.cli.report import _kinds_of
@@ -51,3 +53,21 @@ def test_train_refuses_kinds_of_columns_that_are_not_there_or_have_numbers(tmp_p
     assert "'price' is declared 'text'" in errors
     code, _, errors = run_command(capsys, "train", file, *columns, "--kind", "title=text")
     assert code == 0, errors
+
+
+@pytest.mark.parametrize("given", [("--ranker", "blend", "--grade", "grade"), ("--clicks", "moved")])
+def test_columns_made_of_texts_are_no_columns_of_a_file(given, tmp_path, capsys):
+    """`evaluate` warned that the file lacks "words of title", which a blend makes of its titles."""
+    rng = np.random.default_rng(0)
+    rows = [
+        (q, f"{q}/{d}", d + 1, int(rng.integers(2)), " ".join(f"w{i}" for i in rng.integers(40, size=1 + d)), d % 2)
+        for q in range(60)
+        for d in range(5)
+    ]
+    table = pd.DataFrame(rows, columns=["query", "document", "position", "grade", "title", "x"])
+    table.assign(click=table.grade).to_csv(tmp_path / "log.csv", index=False)
+    named = ("--query", "query", "--document", "document", "--features", "title,x")
+    code, _, err = run_command(capsys, "train", tmp_path / "log.csv", *named, *given, "--quiet", "--save", tmp_path / "m")
+    assert code == 0, err
+    code, _, err = run_command(capsys, "evaluate", tmp_path / "m", tmp_path / "log.csv", *named[:4], "--grade", "grade")
+    assert (code, "not in the file" in err) == (0, False), err

@@ -5,9 +5,10 @@ import copy
 import numpy as np
 import pytest
 
-from online_rank import AdditiveRanker, measure
+from online_rank import AdditiveRanker, BlendRanker, ClickBlendRanker, measure
 from online_rank.bounds import certificate_of
 from online_rank.export import export
+from online_rank.feedback import Impression
 from online_rank.query import read_query
 from online_rank.query.levels import Levels, read_block
 from online_rank.query.words import keys_of, words_of
@@ -45,6 +46,20 @@ def test_words_of_titles_are_learned():
     assert model.n_words == 60
     losses = model.words_beside.losses
     assert losses[2] < 0.6 * losses[0]
+
+
+@pytest.mark.parametrize("clicks", [False, True])
+def test_a_blend_learns_the_words_of_titles(clicks):
+    """A blend read words, and then dropped them: it ranked by the number of words in a title."""
+    model, quality = (ClickBlendRanker if clicks else BlendRanker)(), []
+    for x, y in shop(100):
+        model.learn_one(x, Impression(tuple(x)).clicked([name for name in x if y[name] > 1]) if clicks else y)
+    for x, y in shop(30, seed=5):
+        quality.append(measure("ndcg@10").value([*model.predict_one(x).values()], [*y.values()]))
+    assert np.mean(quality) > 0.9
+    told, scores = model.explain_one(x, "d0", "d1"), model.predict_one(x)
+    assert "title=" in "".join(told.contributions)
+    assert sum(told.contributions.values()) == pytest.approx(scores["d0"] - scores["d1"])
 
 
 def test_tokens():
