@@ -354,7 +354,7 @@ def _learn_once(state: ServiceState, lesson: Lesson, at: float | None, changes: 
     challenge, clicked = state.challenge, isinstance(y, Clicks)
     drafted = clicked and drafted_by_challenge(y)
     if challenge is not None and not clicked:
-        challenge.compare(state._target, state.model, query, y, whose)
+        challenge.compare(state._target, state.model, query, y, whose, state.fitted)
     within = growth_limited(MAX_GROWTH + CELLS_A_BYTE * n_bytes)
     if not drafted:
         learned = with_feedback(query, (y,) if clicked else y, served=served)
@@ -364,7 +364,7 @@ def _learn_once(state: ServiceState, lesson: Lesson, at: float | None, changes: 
     if challenge is not None and drafted:
         challenge.count(y, whose)
     elif challenge is not None:
-        within.run(challenge.learn, _at_time(challenge.model, query, at), y)
+        within.run(challenge.learn, _at_time(challenge.model, query, at), y, state.fitted)
 
 
 def _at_time(model: Any, query: Block, at: float | None) -> Block:

@@ -393,10 +393,12 @@ class ServiceState(Counted):
         changes.include_entries(self._shares, [query_id])
         return bool(self._shares.pop(query_id))
 
-    def fitted(self, query: Block) -> Block | None:
-        """A query that was refused, with values of the kinds that the models know; None if these are not the reason."""
+    def fitted(self, query: Block, models: list[Any] | None = None) -> Block | None:
+        """A query that some models refused, by default all, with values of the kinds that they know; None if these are not
+        the reason.
+        """
         self.odd = collections.Counter() if self.odd is None else self.odd
-        return fitted(self.models, query, self.odd)
+        return fitted(self.models if models is None else models, query, self.odd)
 
     def _hold(self, number: int, n_bytes: int, block: Block) -> None:
         """Keep a waiting query of `n_bytes` as it was read; the oldest go if there are too many, or many that are large."""

@@ -7,9 +7,11 @@ import logging
 import numpy as np
 import pytest
 
-from online_rank import AdditiveRanker, DeclaredFeatures
+from online_rank import AdditiveRanker, ClickCurves, DeclaredFeatures, PlackettLuce
 from online_rank.query.levels import as_known
+from online_rank.rankers.fixed import FixedRanker
 from online_rank.serving import Challenge, RankingService, odd
+from online_rank.serving.challenge import from_today
 from online_rank.serving.durable import DurableService, read_service
 from online_rank.serving.served import ServedModel
 from online_rank.storage.files import to_bytes
@@ -112,6 +114,44 @@ def test_with_a_challenger_the_model_that_knows_a_feature_decides():
     assert "ranking" in send(service, id="odd", docs=odd).answer
     assert send(service, id="odd", grades={"a": 0, "b": 1}).answer["learned"]
     assert service.stats()["challenger"]["failed"] == 0
+
+
+def clicked(service, n, rng, start=0, **first):
+    """Send rankings with clicks; `first` are the features that the documents of the first query have in place of theirs."""
+    for i in range(start, start + n):
+        docs = {f"d{j}": {"today": float(rng.random()), "price": float(rng.random())} for j in range(5)}
+        if i == start:
+            docs = {name: features | first for name, features in docs.items()}
+        shown = send(service, id=i, docs=docs).answer["ranking"]
+        assert send(service, id=i, clicks=shown[:1]).answer["learned"]
+
+
+@pytest.mark.parametrize("price", ["9.99", "cheap", True])
+def test_one_odd_value_does_not_end_what_the_model_next_to_the_ranking_of_today_learns(price):
+    """The first query had a text: 91 of 100 later lists taught nothing, votes ended, and queries without `today` got 400."""
+    today, challenge = from_today({"today": 1.0}, ClickCurves({"today": 1.0}), keep=0.9, k=3)
+    service = RankingService(today, challenge=challenge)
+    clicked(service, 60, np.random.default_rng(0), price=price)
+    assert service.challenge.n_failed == 0
+    assert service.challenge.n_drafted > 0
+    docs = {"a": {"price": 0.5, "today": 1.0}, "b": {"price": 0.7}, "c": {"price": 0.2}}
+    assert send(service, id="q", docs=docs).answer["missing"] == ["today"]
+
+
+def test_what_a_challenger_cannot_read_refuses_neither_rankings_nor_feedback():
+    """Each graded query got 400, and with clicks each ranking, since the challenger declares its columns."""
+    only = DeclaredFeatures(["price"]) | AdditiveRanker()
+    for i in range(3):
+        only.learn_one({"a": {"price": 1.0 + i}, "b": {"price": 2.0}}, {"a": 1, "b": 0})
+    service = taught(RankingService(AdditiveRanker(), challenge=Challenge(only, promote_at=0.95)), 5)
+    figures = service.stats()["challenger"]
+    assert (figures["n"], figures["failed"]) == (4, 10)  # One query has equal grades.
+    assert figures["difference"] < 0.0
+    policy = PlackettLuce(k=3)
+    declared = DeclaredFeatures(["today"]) | FixedRanker({"today": 1.0}, policy=policy)
+    service = RankingService(FixedRanker({"today": 1.0}, policy=policy), challenge=Challenge(declared, promote_at=0.95))
+    clicked(service, 10, np.random.default_rng(0))
+    assert service.challenge.n_failed > 0
 
 
 def test_a_counter_and_one_warning_say_so(caplog):
