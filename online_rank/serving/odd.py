@@ -8,7 +8,7 @@ from typing import Any
 from online_rank.base.forgetting import parts_of
 from online_rank.preprocessing.declared import DeclaredFeatures
 from online_rank.query import Block
-from online_rank.rankers.odd import as_models_know
+from online_rank.rankers.odd import ModelKinds
 
 _log = logging.getLogger("online_rank.serving")
 
@@ -20,11 +20,11 @@ _MOST_NAMES = 100
 def fitted(models: list[Any], query: Block, odd: "collections.Counter[Hashable]") -> Block | None:
     """A query whose odd values are of the kinds that models know; None if it has none, or if a model declares its features.
 
-    `as_models_know` says which values these are. `odd` counts the values by feature; the log has each feature once.
+    `ModelKinds` says which values these are. `odd` counts the values by feature; the log has each feature once.
     """
     if any(True for _ in parts_of(models, DeclaredFeatures)):
         return None
-    if (made := as_models_know(models, query)) is None:
+    if (made := ModelKinds(models).fitted(query)) is None:
         return None
     documents, found = made
     odd.update(name if name in odd or len(odd) < _MOST_NAMES else "others" for name in found.elements())
