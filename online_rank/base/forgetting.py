@@ -33,12 +33,17 @@ def forget_names(model: Any, is_forgotten: Callable[[str], bool]) -> int:
     >>> model.predict_one([{"price*user=u17": 1.0}])
     [0.0]
     """
+    return forget_columns(model, lambda name: any(map(is_forgotten, _texts(name))))
+
+
+def forget_columns(model: Any, is_forgotten: Callable[[Hashable], bool]) -> int:
+    """As `forget_names`, by the whole name of a column, such as the one of a level. Returns the number of columns."""
     tables = [*parts_of(model, Columns)]
     n = 1 + max((_number(name) for columns in tables for name in columns.names), default=-1)
     renamed: dict[Hashable, Hashable] = {}
     for columns in tables:
         for name in columns.names:
-            if name not in renamed and any(map(is_forgotten, _texts(name))):
+            if name not in renamed and _number(name) < 0 and is_forgotten(name):
                 renamed[name] = ("forgotten", n + len(renamed))
     for columns in tables:
         if any(name in renamed for name in columns.names):

@@ -177,9 +177,18 @@ class Kinds(base.Base):
             made._keep_weightiest()
         return made
 
+    def without(self, name: Hashable) -> "Kinds":
+        """The kinds of all other features."""
+        made = Kinds()
+        vars(made).update(vars(self))
+        made._keep(np.array([j for j, own in enumerate(self._names) if own != name], dtype=np.int64))
+        return made
+
     def _keep_weightiest(self) -> None:
         """Keep the features that queries had most, of which older ones count less."""
-        kept = np.sort(np.argsort(-self._evidence[:, QUERIES], kind="stable")[:_MOST_FEATURES])
+        self._keep(np.sort(np.argsort(-self._evidence[:, QUERIES], kind="stable")[:_MOST_FEATURES]))
+
+    def _keep(self, kept: np.ndarray) -> None:
         self._names = [self._names[j] for j in kept.tolist()]
         self._codes, self._evidence, self._marks = self._codes[kept], self._evidence[kept], self._marks[kept]
 

@@ -25,9 +25,11 @@ __all__ = ["COSINE", "LEARNED", "LINEAR", "RECENT", "VectorColumns", "columns_of
 
 #: What follows the name of a vector in the names of its columns.
 COSINE, LEARNED, RECENT, LINEAR = "cosine", "learned", "recent", "linear"
-#: The most vectors of a model, and the most lengths of each that are counted.
-_MOST_VECTORS, _MOST_LENGTHS = 16, 8
+#: The most vectors of a model, the most lengths of each that are counted, and of all vectors that are none of the model.
+_MOST_VECTORS, _MOST_LENGTHS, _MOST_OTHERS = 16, 8, 32
 _ALONE = np.ones(1)
+#: Follows the name of a vector where lengths of the vectors of queries are counted.
+_OF_QUERY = "\x1f"
 
 
 def columns_of_vector(name: Hashable) -> tuple[str, str, str, str]:
@@ -151,7 +153,7 @@ class VectorColumns(base.Base):
     @property
     def n_votes(self) -> int:
         """How many queries with a vector were learned; one with several vectors counts for each."""
-        return sum(self._votes.values())
+        return sum(n for vote, n in self._votes.items() if not _name_in(vote).endswith(_OF_QUERY))
 
     @property
     def nbytes(self) -> int:
@@ -183,6 +185,9 @@ class VectorColumns(base.Base):
         given: list[Given] = []
         n_odd, lenient = 0, LENIENT.get()
         for name, (rows, values) in found.items():
+            if lenient and self._is_full and name not in self._lengths:
+                n_odd += sum(map(is_vector, values))
+                continue
             k = self._lengths.get(str(name)) or (_usual_length(values) if lenient else None)
             D, having, odd = stacked(name, rows, values, query.ids, k, lenient)
             inverse = inverse_lengths(D)
@@ -295,20 +300,73 @@ class VectorColumns(base.Base):
             left[0] -= size
 
     def _count_lengths(self, query: Block, read: Read) -> None:
-        """Count the lengths that vectors have, a query once; the vector has the length that most queries have."""
+        """Count the lengths that vectors have, a query once; the vector has the length that most queries have.
+
+        Length 0 stands for values that are no vectors: if most queries have these, the feature is no vector any more.
+        """
         names = {one.column.rpartition(" ")[0] for one in read.given}
         if LENIENT.get():
-            names |= {str(name) for x in query.X for name, value in x.items() if is_vector(value)}
+            names |= {str(name) for x in query.X for name, value in x.items() if name in self._lengths or is_vector(value)}
         for name in sorted(names):
-            k = _usual_length([x[name] for x in query.X if name in x])
-            key = f"{name} {k}"
+            values = [value for x in query.X if (value := x.get(name)) is not None]
+            is_odd = LENIENT.get() and 2 * sum(map(is_vector, values)) < len(values)
+            if not values or (is_odd and name not in self._lengths):
+                continue
+            k = 0 if is_odd else _usual_length(values)
             if name not in self._lengths:
-                if len(self._lengths) == _MOST_VECTORS:
+                if not self._is_full:
+                    self._lengths[name] = k
+                elif not LENIENT.get():
                     raise ValueError(f"x has the vector {name!r}; at most {_MOST_VECTORS} vectors are accepted")
-                self._lengths[name] = k
-            if key in self._votes or sum(vote.rpartition(" ")[0] == name for vote in self._votes) < _MOST_LENGTHS:
-                self._votes[key] = self._votes.get(key, 0) + 1
-            self._follow_evidence(name, k)
+            self._vote(name, k, self._lengths.get(name))
+            if name in self._lengths or self._takes_place(name, k):
+                self._follow_evidence(name, k)
+                if LENIENT.get() and query.context is not None:
+                    self._follow_queries(name, query.context[0].get(name))
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self._lengths) >= _MOST_VECTORS
+
+    def _vote(self, name: str, k: int, used: int | None) -> None:
+        """Count a query whose vector has a length; where too many lengths are counted, the least frequent one goes."""
+        key, votes = f"{name} {k}", self._votes
+        if key not in votes:
+            own = [other for other in votes if _name_in(other) == name and other != f"{name} {used}"]
+            is_own = name.removesuffix(_OF_QUERY) in self._lengths
+            others = (
+                [] if is_own else [other for other in votes if _name_in(other).removesuffix(_OF_QUERY) not in self._lengths]
+            )
+            for counted, most in ((own, _MOST_LENGTHS - 1), (others, _MOST_OTHERS)):
+                if len(counted) >= most and (least := min(counted, key=votes.__getitem__)) in votes:
+                    del votes[least]
+        votes[key] = votes.get(key, 0) + 1
+
+    def _follow_queries(self, name: str, vector: Any) -> None:
+        """Begin again with the length of the vectors of queries that most queries have, if it is another one."""
+        column = columns_of_vector(name)[1]
+        if type(vector) is not np.ndarray or (learner := self._learners.get(column)) is None:
+            return
+        called, used = f"{name}{_OF_QUERY}", learner.shape[0]
+        # Older files lack these counts.
+        before = self._votes.setdefault(f"{called} {used}", self._votes.get(f"{name} {self._lengths[name]}", 0))
+        self._vote(called, len(vector), used)
+        if len(vector) != used and self._votes[f"{called} {len(vector)}"] > before:
+            del self._learners[column]
+
+    def _takes_place(self, name: str, k: int) -> bool:
+        """Let a vector take the place of the one that fewest queries had, if more queries had it, and none was declared."""
+        votes = {
+            own: self._votes.get(f"{own} {of}", 0) for own, of in self._lengths.items() if own not in (self.dimensions or {})
+        }
+        least = min(votes, key=votes.__getitem__, default=None)
+        if least is None or self._votes[f"{name} {k}"] <= votes[least]:
+            return False
+        del self._lengths[least]
+        for column in columns_of_vector(least):
+            self._learners.pop(column, None)
+        self._lengths[name] = k
+        return True
 
     def _follow_evidence(self, name: str, k: int) -> None:
         """Begin again with the length k if more queries had it than the length in use, unless a length was declared."""
@@ -316,11 +374,15 @@ class VectorColumns(base.Base):
         if k == used or name in (self.dimensions or {}):
             return
         if self._votes.get(f"{name} {k}", 0) > self._votes.get(f"{name} {used}", 0):
+            most = f"give it {k}" if k else "give it values that are no vectors"
             warnings.warn(
-                f"the vector {name!r} had {used} dimensions, and most queries give it {k}: what was learned of it begins again",
+                f"the vector {name!r} had {used} dimensions, and most queries {most}: what was learned of it begins again",
                 stacklevel=2,
             )
-            self._lengths[name] = k
+            if k:
+                self._lengths[name] = k
+            else:
+                del self._lengths[name]
             for column in columns_of_vector(name):
                 self._learners.pop(column, None)
 
@@ -329,3 +391,8 @@ def _usual_length(values: list[Any]) -> int:
     """The length that most of some vectors have."""
     lengths = Counter(len(value) for value in values if is_vector(value))
     return lengths.most_common(1)[0][0] if lengths else 1
+
+
+def _name_in(vote: str) -> str:
+    """The vector of a vote."""
+    return vote.rpartition(" ")[0]

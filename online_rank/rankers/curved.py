@@ -15,6 +15,7 @@ from online_rank._kernels.drawn import draw_curves
 from online_rank.base import Ranker, share_lock
 from online_rank.base.explain import Split
 from online_rank.base.form import Curves, Head, InQuery, Layer, Layered, Linear
+from online_rank.base.kinds import Kinds
 from online_rank.base.lock import locked
 from online_rank.base.reader import Reader, as_array, as_numbers, own_names
 from online_rank.base.undo import all_or_nothing
@@ -202,6 +203,7 @@ class CurvedRanker(Ranker):
     _front: StreamQuantileMap
     _linear: PerceptronRanker | None
     _vectors: VectorColumns | None
+    _kinds: Kinds | None
     _sums: np.ndarray
     _weights: np.ndarray
     _plain: np.ndarray
@@ -239,7 +241,7 @@ class CurvedRanker(Ranker):
     def query_names(self) -> set[Hashable]:
         """The names of its features in queries: of a level the category, of a column of a vector or a text that feature."""
         own = {name[0] if is_level(name) else name for name in own_names(self)}  # type: ignore[index]
-        kinds, vectors = getattr(self, "_kinds", None), self._vectors
+        kinds, vectors = self._kinds, self._vectors
         made = {column for name in (vectors.names if vectors else ()) for column in columns_of_vector(name)}
         texts = {name for name in (kinds.known() if kinds else ()) if not isinstance(name, tuple)}
         return (own - made) | texts | {*(vectors.names if vectors else ())}

@@ -2,8 +2,9 @@
 
 import copy
 import dataclasses
-from collections.abc import Hashable, Mapping
-from typing import TYPE_CHECKING, Any, Self
+import functools
+from collections.abc import Callable, Hashable, Mapping
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 
@@ -31,6 +32,10 @@ _NAMES = ("serving", "challenger")
 SURE = 0.95
 #: What an answer says of evidence that names neither session nor user.
 ASSUMED = "this list is the only evidence of its user today: it names neither session nor user"
+
+
+#: Gives a query whose odd values some models refuse the kinds that they know; None if it has none.
+Fit: TypeAlias = Callable[[Block, list[Any]], Block | None]
 
 
 def drafted_by_challenge(feedback: Any) -> bool:
@@ -229,32 +234,59 @@ class Challenge:
         shown = self.n_asked - self.asked_before
         return {"votes": votes, **({"lists": round(votes * shown / float(self.sums[0, 0]))} if shown else {})}
 
-    def compare(self, measure: "AnyMeasure", model: Any, query: Block, y: Any, whose: bool | None = None) -> None:
+    def ask(self, asked: Callable[[Block], Any], query: Block, fit: Fit | None = None) -> Any:
+        """What the challenger answers to a query; where it refuses odd values, `fit` gives them the kinds that it knows."""
+        query = seen_by(self.model, query)
+        try:
+            return asked(query)
+        except (ValueError, TypeError):
+            if fit is None or (fitted := fit(query, [self.model])) is None:
+                raise
+            return asked(fitted)
+
+    def compare(
+        self, measure: "AnyMeasure", model: Any, query: Block, y: Any, whose: bool | None = None, fit: Fit | None = None
+    ) -> None:
         """Compare both on a query with its grades, before they learn it; `whose` as in `count`."""
         if not self._counts(whose):
             return
-        serving, challenger = (_loss(measure, each, query, y) for each in (model, self.model))
+        serving = served_loss(measure, _values(model.predict_one(seen_by(model, query))), y)
+        try:
+            challenger = served_loss(measure, _values(self.ask(self.model.predict_one, query, fit)), y)
+        except (ValueError, TypeError):  # Nobody would be answered by it, which is no ranking at all.
+            self.n_failed += 1
+            challenger = 1.0
         if serving is not None and challenger is not None:
             self._update({"serving": serving, "challenger": challenger})
 
-    def drafted(self, shown: Impression, model: Any, query: Block, pins: Mapping[str, Any] | None = None) -> Impression | None:
+    def drafted(
+        self, shown: Impression, model: Any, query: Block, pins: Mapping[str, Any] | None = None, fit: Fit | None = None
+    ) -> Impression | None:
         """A list drafted by both for the next query, which the serving model would show as `shown`; None if it is not drafted.
 
-        What is drafted is what each would show, draws included: a challenger whose draws hide what it knows does not win.
+        What is drafted is what each would show, draws included: a challenger whose draws hide what it knows does not win. What
+        the challenger cannot rank is no evidence.
         """
         if not self._is_paid(k := len(shown.order)):
             return None
         pins = pins or {}
         gone = {*pins.get("excluded", ()), *pins.get("pinned", {}).values()}
-        if self.keep is None:
-            lists, kept = self._drawn_lists(shown, model, query, pins, gone), None
+        kept = None
+        try:
+            ranking = self.ask(self.model.rank_one, query, fit)
+            would = None if self.keep is not None else self.ask(functools.partial(self._would_show, pins), query, fit)
+        except (ValueError, TypeError):
+            self.n_failed += 1
+            return None
+        own = model.rank_one(seen_by(model, query))
+        if would is not None:  # What each would show, draws included, and then all other documents.
+            lists = [
+                [*each.order, *(document for document in others if document not in gone | {*each.order})]
+                for each, others in ((shown, own), (would, ranking))
+            ]
         else:
-            first = [document for document in model.rank_one(seen_by(model, query)) if document not in gone][:k]
-            try:
-                place = {document: place for place, document in enumerate(self.model.rank_one(seen_by(self.model, query)))}
-            except (ValueError, TypeError):  # What the waiting model cannot rank is no evidence.
-                self.n_failed += 1
-                return None
+            place = {document: place for place, document in enumerate(ranking)}
+            first = [document for document in own if document not in gone][:k]
             lists, kept = [first, sorted(first, key=place.__getitem__)], kept_by_draft([*map(place.__getitem__, first)])
             self.n_shown, self.spent = self.n_shown + 1, self.spent + 1.0 - kept
         drafted = Impression.drafted(dict(zip(_NAMES, lists, strict=True)), k, counted_generator(self, self.seed, self.n_asked))
@@ -268,24 +300,12 @@ class Challenge:
             return False
         return self.spent + 1.0 - least_drafted(k) <= HALF * (1.0 - self.keep) * (self.n_asked + 1)
 
-    def _drawn_lists(
-        self, shown: Impression, model: Any, query: Block, pins: Mapping[str, Any], gone: set[Any]
-    ) -> list[list[Any]]:
-        """What each model would show, draws included, and then all other documents."""
-        return [
-            [
-                *each.order,
-                *(document for document in rival.rank_one(seen_by(rival, query)) if document not in gone | {*each.order}),
-            ]
-            for rival, each in ((model, shown), (self.model, self._would_show(query, pins)))
-        ]
-
-    def _would_show(self, query: Block, pins: Mapping[str, Any]) -> Impression:
+    def _would_show(self, pins: Mapping[str, Any], query: Block) -> Impression:
         """What the challenger would show for the next query; it does not count as shown."""
         ranker = ranker_of(self.model)
         before, ranker.n_shown = ranker.n_shown, self.n_asked
         try:
-            shown: Impression = self.model.show_one(seen_by(self.model, query), **pins)
+            shown: Impression = self.model.show_one(query, **pins)
         finally:
             ranker.n_shown = before
         return shown
@@ -300,10 +320,10 @@ class Challenge:
         self.n_drafted += 1
         self._update({"serving": won, "challenger": 1.0 - won})
 
-    def learn(self, query: Block, y: Any) -> None:
+    def learn(self, query: Block, y: Any, fit: Fit | None = None) -> None:
         """Let the challenger learn a query that the serving model has learned; its errors have no other effect."""
         try:
-            self.model.learn_one(query, y)
+            self.ask(lambda asked: self.model.learn_one(asked, y), query, fit)
         except (ValueError, TypeError, ArithmeticError, MemoryError):
             self.n_failed += 1
 
@@ -386,6 +406,6 @@ def drawn_around(model: Any) -> tuple[Any, Any]:
     return model, ranker
 
 
-def _loss(measure: "AnyMeasure", model: Any, query: Block, y: Any) -> float | None:
-    scores = model.predict_one(seen_by(model, query))
-    return served_loss(measure, [*scores.values()] if isinstance(scores, dict) else scores, y)
+def _values(scores: Any) -> Any:
+    """Scores in the order of the documents."""
+    return [*scores.values()] if isinstance(scores, dict) else scores

@@ -99,6 +99,7 @@ def forget(service: RankingService, wanted: Forget) -> Forgotten:
             del service._evidence[key]
         pending.forget([*waiting, *early])
         service._read.clear()
+        service._contested = {name: of for name, of in (service._contested or {}).items() if name not in names | also}
         if challenge is not None:
             challenge.model = rival
     return Forgotten(numbers, learned, len(early), names | also, n_keys + n_more + len(evidence))

@@ -160,11 +160,11 @@ class InputWatch:
             name for document in chosen for name, value in document.items() if value is not None and len(name) <= _LONGEST_NAME
         }
         if self._learns_names and self._known is not None:
-            self._known |= present
+            self._known |= {*sorted(present - self._known)[:_MOST_FEATURES]}
             if len(self._known) > _MOST_KNOWN:
                 self._known = None
-        unknown = set() if self._known is None else present - self._known
-        for name in sorted(unknown - _LOGGED)[: _MOST_NAMES - len(_LOGGED)]:
+        unknown = set() if self._known is None or self._learns_names else present - self._known
+        for name in sorted(unknown - _LOGGED)[: min(_SHOWN, _MOST_NAMES - len(_LOGGED))]:
             _LOGGED.add(name)
             _log.warning("feature %r is new, or a typo: neither the model nor the reference of features knows it", name)
         self._count(unknown, self._unknown, "n_with_unknown")
@@ -256,14 +256,25 @@ class InputWatch:
         if names:
             setattr(self, total, getattr(self, total) + 1)
             self.last["unknown" if counter is self._unknown else "missing"] = CLOCK.now()
-            counter.update(name for name in names if name in counter or len(counter) < _MOST_NAMES)
+            for name in names if len(names) <= _SHOWN else sorted(names)[:_SHOWN]:
+                if name not in counter and len(counter) >= _MOST_NAMES:  # What came once, long ago, leaves.
+                    del counter[min(counter, key=counter.__getitem__)]
+                counter[name] += 1
 
     def _keep(self, document: dict[str, Any]) -> None:
-        """Keep the values of a document for the reference."""
+        """Keep the values of a document for the reference; features that few documents had give way to others."""
+        values, rare = self._values, None
         for name, value in document.items():
-            is_new = name not in self._values
-            if _is_number(value) and not (is_new and (len(self._values) >= _MOST_FEATURES or len(name) > _LONGEST_NAME)):
-                self._values.setdefault(name, array("d")).append(value)
+            if not _is_number(value):
+                continue
+            if name not in values and len(values) >= _MOST_FEATURES:
+                if rare is None:
+                    rare = [own for own, seen in values.items() if 2 * len(seen) < self._n_seen and own not in document]
+                if not rare or len(name) > _LONGEST_NAME:
+                    continue
+                del values[rare.pop()]
+            if len(name) <= _LONGEST_NAME:
+                values.setdefault(name, array("d")).append(value)
         self._n_seen += 1
 
     def _complete(self) -> None:

@@ -16,6 +16,7 @@ from online_rank.measures.learned import served_losses
 from online_rank.preprocessing.history import AT, PLACES
 from online_rank.query import Block, as_grades
 from online_rank.query.blocks import with_feedback
+from online_rank.rankers.odd import ModelKinds
 from online_rank.serving import messages
 from online_rank.serving.challenge import ASSUMED, drafted_by_challenge, seen_by
 from online_rank.serving.kinds.clicks import NOT_CLICKS
@@ -51,6 +52,8 @@ class Due(NamedTuple):
         The time at which it is learned, if the model asks for one.
     evidence
         Whose feedback it is.
+    asked
+        The query as it came, if odd values in `query` were replaced.
     """
 
     query_id: Any
@@ -61,6 +64,7 @@ class Due(NamedTuple):
     outcome: Outcome
     at: float | None
     evidence: Evidence = NO_EVIDENCE
+    asked: Block | None = None
 
 
 def learn(
@@ -109,12 +113,13 @@ def teach(
     if n_bytes is not None and state.draws:
         require_few_pairs(query, n_bytes)
     _, y = _graded(grades, ungraded, query)
+    asked = None
     try:
         scores = state.model.predict_one(_at_time(state.model, query, at))
     except (ValueError, TypeError):
         if (fitted := state.fitted(query)) is None:
             raise
-        query, scores = fitted, state.model.predict_one(_at_time(state.model, fitted, at))
+        query, asked, scores = fitted, query, state.model.predict_one(_at_time(state.model, fitted, at))
     lost = served_losses(state._target, np.array([*scores.values()]), y, query.offsets).item() if len(y) else math.nan
     number = state._pending.number(query_id)
     gone = () if number is None else (number,)
@@ -126,6 +131,7 @@ def teach(
     n_changes = state.n_changes
     try:
         with _changing(state, query) as changes:
+            query = _weighed(state, query, asked)
             whose = None if state.challenge is None else state.takes_share(changes, evidence)
             if state.challenge is not None and whose is None:
                 reply.answer["assumed"] = ASSUMED
@@ -173,7 +179,7 @@ def learn_waiting(
     except (ValueError, TypeError):
         if (fitted := state.fitted(query)) is None:
             raise
-        return _learned(state, due._replace(query=fitted), feedback, ungraded, is_clicks, displayed)
+        return _learned(state, due._replace(query=fitted, asked=query), feedback, ungraded, is_clicks, displayed)
 
 
 def _learned(
@@ -183,6 +189,7 @@ def _learned(
     evidence, n_changes = due.evidence, state.n_changes
     try:
         with _changing(state, due.query, is_clicks) as changes:
+            due = due._replace(query=_weighed(state, due.query, due.asked))
             if evidence.keys:
                 state.count_evidence(changes, evidence, len(feedback) if is_clicks else 1)
             if is_clicks:
@@ -207,7 +214,7 @@ def _read_clicks(
     state: ServiceState, changes: all_or_nothing, due: Due, clicked: Any, displayed: Sequence[Any] | None
 ) -> tuple[str, Reply, Lesson | None]:
     """What clicks on the list that was drawn or displayed count as, the answer, and what they teach, if they say something."""
-    query_id, query, _, _, drawn, outcome, at, _ = due
+    query_id, query, _, _, drawn, outcome, at, *_ = due
     shown = drawn_as(drawn or "")
     changed = displayed is not None and tuple(displayed) != shown.page
     if displayed is not None and changed:
@@ -233,7 +240,7 @@ def _read_clicks(
 
 def _read_grades(state: ServiceState, changes: all_or_nothing, due: Due, grades: Any, ungraded: Any) -> tuple[Reply, Lesson]:
     """The answer to grades, with the loss of the ranking that was served, and what they teach."""
-    query_id, query, text, scores, drawn, outcome, _, _ = due
+    query_id, query, text, scores, drawn, outcome, *_ = due
     if drawn:
         require_few_pairs(query, len(text))
         served = arranged(read(request_of(text)), dict(zip(query.ids or (), scores, strict=True)), drawn_as(drawn))
@@ -345,6 +352,17 @@ def _changing(state: ServiceState, query: Block, is_clicks: bool = False) -> all
     return changes
 
 
+def _weighed(state: ServiceState, query: Block, asked: Block | None) -> Block:
+    """The query to be learned, after its values were weighed: where a kind is given up, its values are of the kind that comes.
+
+    `asked` is the query as it came, if odd values were replaced.
+    """
+    came = query if asked is None else asked
+    if not (state._contested or asked is not None) or not state.weigh_kinds(came, asked is not None):
+        return query
+    return state.fitted(came) or came
+
+
 def _learn_once(state: ServiceState, lesson: Lesson, at: float | None, changes: all_or_nothing, n_bytes: int) -> None:
     """Let the models learn a query from `Clicks` or grades (m,); `changes` undo it (`_changing`).
 
@@ -354,7 +372,7 @@ def _learn_once(state: ServiceState, lesson: Lesson, at: float | None, changes: 
     challenge, clicked = state.challenge, isinstance(y, Clicks)
     drafted = clicked and drafted_by_challenge(y)
     if challenge is not None and not clicked:
-        challenge.compare(state._target, state.model, query, y, whose)
+        challenge.compare(state._target, state.model, query, y, whose, state.fitted)
     within = growth_limited(MAX_GROWTH + CELLS_A_BYTE * n_bytes)
     if not drafted:
         learned = with_feedback(query, (y,) if clicked else y, served=served)
@@ -364,7 +382,10 @@ def _learn_once(state: ServiceState, lesson: Lesson, at: float | None, changes: 
     if challenge is not None and drafted:
         challenge.count(y, whose)
     elif challenge is not None:
-        within.run(challenge.learn, _at_time(challenge.model, query, at), y)
+        n_odd = state.n_odd
+        within.run(challenge.learn, _at_time(challenge.model, query, at), y, state.fitted)
+        if state.n_odd > n_odd:
+            state._contested = ModelKinds(state.models).contested(query, state._contested or {})
 
 
 def _at_time(model: Any, query: Block, at: float | None) -> Block:

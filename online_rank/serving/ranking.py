@@ -1,5 +1,6 @@
 """A service ranks: the answer to a query, which then waits for its feedback."""
 
+import contextlib
 import functools
 import json
 from collections.abc import Iterable
@@ -74,7 +75,7 @@ def rank(state: ServiceState, message: messages.Rank, request: bytes, at: float,
             else:
                 shown = state.model.show_one(seen_by(state.model, seen), **pins)
             if challenge is not None and not without:
-                shown = challenge.drafted(shown, state.model, seen, pins) or shown
+                shown = challenge.drafted(shown, state.model, seen, pins, state.fitted) or shown
             if challenge is not None:
                 challenge.n_asked += 1
             n_shown = ranker.n_shown
@@ -102,7 +103,11 @@ def _behind(state: ServiceState, query: Block, scores: dict[Any, float], without
         return scores
     if challenge is None:  # A reader does not have the model that waits: those documents keep their order.
         return behind(scores, without, dict.fromkeys(scores, 0.0))
-    return behind(scores, without, challenge.model.predict_one(seen_by(challenge.model, query)))
+    try:
+        waiting = challenge.ask(challenge.model.predict_one, query, state.fitted)
+    except (ValueError, TypeError):  # A query is answered although the model that waits cannot rank it.
+        waiting = dict.fromkeys(scores, 0.0)
+    return behind(scores, without, waiting)
 
 
 def scored(state: ServiceState, query: Block, at: float) -> tuple[Block, dict[Any, float], Block]:
@@ -117,7 +122,8 @@ def scored(state: ServiceState, query: Block, at: float) -> tuple[Block, dict[An
             raise
         seen, scores = fitted, state.model.predict_one(seen_by(state.model, fitted))
     if state.challenge is not None and abilities_of(state.challenge.model).remembers:
-        state.challenge.model.predict_one(seen)  # What it makes of earlier feedback waits, too.
+        with contextlib.suppress(ValueError, TypeError):  # What it makes of earlier feedback waits, too.
+            state.challenge.ask(state.challenge.model.predict_one, seen, state.fitted)
     return query, scores, seen
 
 

@@ -354,7 +354,7 @@ class ServedModel:
 
     def figures(self) -> dict[str, Any]:
         """Counts and figures, for JSON."""
-        odd = (self.durable.service.odd or collections.Counter()).total()
+        odd = self.durable.service.n_odd
         if odd != self._n_odd:
             self._n_odd = odd
             self.inputs.last["odd"] = CLOCK.now()
@@ -385,7 +385,7 @@ class ServedModel:
             "unknown_inputs": watch.n_with_unknown,
             "missing_inputs": watch.n_with_missing,
             "missing_declared": watch.declared.total(),
-            "odd_values": 0 if (odd := self.durable.service.odd) is None else odd.total(),
+            "odd_values": self.durable.service.n_odd,
             "drifts": self.monitor.n_drifts,
             "promotions": self.n_promotions,
             "elsewhere": self.n_elsewhere,

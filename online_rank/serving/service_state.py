@@ -5,6 +5,7 @@ import copy
 import functools
 import itertools
 import json
+import logging
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Self
@@ -15,11 +16,12 @@ from online_rank.arguments import flag, integer
 from online_rank.arguments import number as real
 from online_rank.base import abilities_of, ranker_of, steps_of
 from online_rank.base.anatomy import learned_measure
-from online_rank.base.schema import Array, Count, Derived, DictOf, Nested, Plain, Schema, Text, TupleOf
+from online_rank.base.schema import Array, Count, Derived, DictOf, Nested, Plain, Real, Schema, Text, TupleOf
 from online_rank.base.undo import all_or_nothing
 from online_rank.metrics import metric
 from online_rank.preprocessing._columns import ColumnTransformer
 from online_rank.query import Block
+from online_rank.rankers.odd import ModelKinds
 from online_rank.serving.challenge import Challenge
 from online_rank.serving.clock import CLOCK
 from online_rank.serving.counted import Counted, Measured
@@ -31,6 +33,8 @@ from online_rank.serving.reading import Evidence, read, remembered_in, request_o
 
 if TYPE_CHECKING:
     from online_rank.base.undo import Undo
+
+_log = logging.getLogger("online_rank.serving")
 
 #: What is counted.
 _COUNTED = (
@@ -72,6 +76,7 @@ class ServiceState(Counted):
         _evidence=DictOf(Text(), Count()),
         _evidence_day=Count(),
         _shares=DictOf(Plain(), Count()),
+        _contested=DictOf(Plain(), TupleOf(Text("category", "number"), Real(low=0.0), Real(low=0.0)), optional=True),
         _promoted=Text(optional=True),
         replaced=Derived(),
         _target=Derived(),
@@ -91,6 +96,8 @@ class ServiceState(Counted):
     _evidence_day: int = 0
     #: For queries in windows with feedback of a session or user that is named: 1 if it has the share of that cluster in a day.
     _shares: Any = None
+    #: Features of which queries had values of another kind than the models know, and the evidence for it (`ModelKinds`).
+    _contested: Any = None
     #: Sessions and users, by their digests, whose feedback was refused beyond their share, and how often since the start.
     limited_by: Any = None
     #: Odd values since the start, by feature (`odd.fitted`).
@@ -158,6 +165,7 @@ class ServiceState(Counted):
         self._evidence = {}
         self._evidence_day = 0
         self._shares = {}
+        self._contested = {}
 
     @property
     def models(self) -> list[Any]:
@@ -393,10 +401,33 @@ class ServiceState(Counted):
         changes.include_entries(self._shares, [query_id])
         return bool(self._shares.pop(query_id))
 
-    def fitted(self, query: Block) -> Block | None:
-        """A query that was refused, with values of the kinds that the models know; None if these are not the reason."""
+    def fitted(self, query: Block, models: list[Any] | None = None) -> Block | None:
+        """A query that some models refused, by default all, with values of the kinds that they know; None if these are not
+        the reason.
+        """
         self.odd = collections.Counter() if self.odd is None else self.odd
-        return fitted(self.models, query, self.odd)
+        return fitted(self.models if models is None else models, query, self.odd)
+
+    @property
+    def n_odd(self) -> int:
+        """How many odd values there were since the start."""
+        return 0 if self.odd is None else self.odd.total()
+
+    def weigh_kinds(self, query: Block, is_odd: bool) -> bool:
+        """Weigh the kinds of contested features by a query that is learned, as it came; whether a model gives one up.
+
+        A query that is odd contests more of them. What undoes it is recorded before (`_record`).
+        """
+        kept, ended = ModelKinds(self.models).weighed(query, self._contested or {})
+        for name in ended:
+            _log.warning("feature %r has values of another kind in most queries: what was learned of it begins again", name)
+            self.model = ModelKinds.without(self.model, name)
+            if self.challenge is not None:
+                self.challenge.model = ModelKinds.without(self.challenge.model, name)
+        if ended:
+            self._read.clear()
+        self._contested = ModelKinds(self.models).contested(query, kept) if is_odd else kept
+        return bool(ended)
 
     def _hold(self, number: int, n_bytes: int, block: Block) -> None:
         """Keep a waiting query of `n_bytes` as it was read; the oldest go if there are too many, or many that are large."""

@@ -265,3 +265,31 @@ def test_an_integer_that_no_float_holds_is_no_number():
         watch.look({"a": {"x": 10**400, "y": 1.0}, "b": {"x": 1.0, "y": 2.0}})
     assert watch.has_reference
     watch.look({"a": {"x": 10**400, "y": 1.0}})
+
+
+@pytest.mark.parametrize("value", [1.0, "x"])
+@pytest.mark.parametrize("n", [400, 20_001])
+def test_one_request_with_many_names_blinds_nobody(n, value):
+    """400 numbers took all places in the reference; after 20,001 names no name was unknown any more."""
+    now = iter(range(10_000))
+    watch, rng = InputWatch(documents=200, clock=lambda: float(next(now))), np.random.default_rng(0)
+    watch.look({"a": {f"junk {k}": value for k in range(n)}})
+    for _ in range(60):
+        watch.look(documents(rng))
+    assert watch.has_reference
+    for _ in range(60):
+        watch.look({name: {"aeg": 1.0, "price": x["price"] + 9.0} for name, x in documents(rng).items()})
+    figures = watch.figures()
+    assert (figures["unknown"], figures["missing"], figures["with_missing"]) == ({"aeg": 60}, {"age": 60}, 60)
+    assert figures["drift"]["price"] > 0.25
+
+
+def test_names_that_somebody_invents_hide_no_typo(caplog):
+    """150 invented names took all places of the page and of the log."""
+    watch, rng = watched(60)
+    watch.look({"a": {f"junk {k}": 1.0 for k in range(150)}})
+    for _ in range(20):
+        watch.look(documents(rng, aeg=1.0))
+    assert next(iter(watch.figures()["unknown"].items())) == ("aeg", 20)
+    assert len([line for line in caplog.messages if "is new, or a typo" in line]) == 11
+    assert any("'aeg'" in line for line in caplog.messages)

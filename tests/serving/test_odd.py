@@ -7,9 +7,11 @@ import logging
 import numpy as np
 import pytest
 
-from online_rank import AdditiveRanker, DeclaredFeatures
+from online_rank import AdditiveRanker, ClickCurves, DeclaredFeatures, PlackettLuce
 from online_rank.query.levels import as_known
+from online_rank.rankers.fixed import FixedRanker
 from online_rank.serving import Challenge, RankingService, odd
+from online_rank.serving.challenge import from_today
 from online_rank.serving.durable import DurableService, read_service
 from online_rank.serving.served import ServedModel
 from online_rank.storage.files import to_bytes
@@ -112,6 +114,106 @@ def test_with_a_challenger_the_model_that_knows_a_feature_decides():
     assert "ranking" in send(service, id="odd", docs=odd).answer
     assert send(service, id="odd", grades={"a": 0, "b": 1}).answer["learned"]
     assert service.stats()["challenger"]["failed"] == 0
+
+
+def clicked(service, n, rng, start=0, **first):
+    """Send rankings with clicks; `first` are the features that the documents of the first query have in place of theirs."""
+    for i in range(start, start + n):
+        docs = {f"d{j}": {"today": float(rng.random()), "price": float(rng.random())} for j in range(5)}
+        if i == start:
+            docs = {name: features | first for name, features in docs.items()}
+        shown = send(service, id=i, docs=docs).answer["ranking"]
+        assert send(service, id=i, clicks=shown[:1]).answer["learned"]
+
+
+@pytest.mark.parametrize("price", ["9.99", "cheap", True])
+def test_one_odd_value_does_not_end_what_the_model_next_to_the_ranking_of_today_learns(price):
+    """The first query had a text: 91 of 100 later lists taught nothing, votes ended, and queries without `today` got 400."""
+    today, challenge = from_today({"today": 1.0}, ClickCurves({"today": 1.0}), keep=0.9, k=3)
+    service = RankingService(today, challenge=challenge)
+    clicked(service, 60, np.random.default_rng(0), price=price)
+    assert service.challenge.n_failed == 0
+    assert service.challenge.n_drafted > 0
+    docs = {"a": {"price": 0.5, "today": 1.0}, "b": {"price": 0.7}, "c": {"price": 0.2}}
+    assert send(service, id="q", docs=docs).answer["missing"] == ["today"]
+
+
+def test_what_a_challenger_cannot_read_refuses_neither_rankings_nor_feedback():
+    """Each graded query got 400, and with clicks each ranking, since the challenger declares its columns."""
+    only = DeclaredFeatures(["price"]) | AdditiveRanker()
+    for i in range(3):
+        only.learn_one({"a": {"price": 1.0 + i}, "b": {"price": 2.0}}, {"a": 1, "b": 0})
+    service = taught(RankingService(AdditiveRanker(), challenge=Challenge(only, promote_at=0.95)), 5)
+    figures = service.stats()["challenger"]
+    assert (figures["n"], figures["failed"]) == (4, 10)  # One query has equal grades.
+    assert figures["difference"] < 0.0
+    policy = PlackettLuce(k=3)
+    declared = DeclaredFeatures(["today"]) | FixedRanker({"today": 1.0}, policy=policy)
+    service = RankingService(FixedRanker({"today": 1.0}, policy=policy), challenge=Challenge(declared, promote_at=0.95))
+    clicked(service, 10, np.random.default_rng(0))
+    assert service.challenge.n_failed > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "first"),
+    [("price", "9.99"), ("price", True), ("price", ["a"]), ("price", [1.0, 2.0]), ("brand", 3), ("brand", [1.0, 2.0])],
+)
+def test_the_first_value_does_not_decide_the_kind_of_a_feature_for_ever(name, first):
+    """One query with a text made prices a category for all that came later; one with a number ended what brands taught."""
+
+    def after(first):
+        service = RankingService(AdditiveRanker())
+        if first is not None:
+            docs = {x: {name: first} for x in "ab"}
+            assert send(service, id="first", docs=docs, grades={"a": 0, "b": 0}).answer["learned"]
+        return service
+
+    def kinds(service):
+        service = taught(service, 40)
+        return {own: service.model.feature_kinds.get(own) for own in ("price", "brand")}, service
+
+    found, service = kinds(after(first))
+    assert found == kinds(after(None))[0] == {"price": "number", "brand": "category"}
+    n_odd = service.n_odd
+    taught(service, 5, start=50)
+    assert (service.n_odd, service._contested) == (n_odd, {})
+
+
+def test_few_odd_values_take_no_kind_away():
+    service = taught(RankingService(AdditiveRanker()), 60)
+    for i in range(30):
+        odd = {"a": {"price": "9.99", "brand": 1}, "b": {"price": "1.00", "brand": 2}}
+        assert send(service, id=f"odd {i}", docs=odd, grades={"a": 0, "b": 1}).answer["learned"]
+        taught(service, 1, seed=i, start=100 + i)
+    assert service.model.feature_kinds == {"price": "number", "brand": "category"}
+    for _, own, against in service._contested.values():
+        assert own > against
+
+
+def test_the_model_next_to_the_ranking_of_today_begins_again_with_a_feature_too():
+    today, challenge = from_today({"today": 1.0}, ClickCurves({"today": 1.0}), keep=0.9, k=3)
+    service = RankingService(today, challenge=challenge)
+    clicked(service, 60, np.random.default_rng(0), price="9.99")
+    assert "price" in service.challenge.model.feature_names
+
+
+def test_evidence_about_kinds_is_the_same_after_a_crash(tmp_path):
+    durable = DurableService(RankingService(AdditiveRanker()), tmp_path, 1000)
+
+    def teach(i, price):
+        docs = {"a": {"price": price, "brand": "x"}, "b": {"price": price, "brand": "y"}}
+        reply = send(durable.service, id=i, docs=docs, grades={"a": 1, "b": 0})
+        assert reply.answer["learned"]
+        durable.append(reply.outcomes, sync=True)
+
+    for i in range(9):
+        teach(i, "9.99" if i < 2 else float(i))
+        learned, contested = to_bytes(durable.service.model), durable.service._contested
+        durable.close()
+        durable = DurableService(RankingService(AdditiveRanker()), tmp_path, 1000)
+        assert (to_bytes(durable.service.model), durable.service._contested) == (learned, contested)
+    assert durable.service.model.feature_kinds["price"] == "number"
+    durable.close()
 
 
 def test_a_counter_and_one_warning_say_so(caplog):

@@ -151,3 +151,45 @@ def test_what_is_refused(head, message):
     request = {"id": 1, "features": ["embedding"], "documents": ["a"], **head}
     with pytest.raises((RequestError, ValueError), match=message):
         read(b"float32\n" + json.dumps(request).encode() + b"\n" + bytes(8))
+
+
+def after(attack):
+    """The shape of what a service has learned of vectors after some requests, and 25 good queries."""
+    service = RankingService(AdditiveRanker())
+    for i, (features, context) in enumerate(attack):
+        asked = {"id": f"attack {i}", "docs": dict.fromkeys("ab", features), "grades": {"a": 0, "b": 0}}
+        sent(service, asked if context is None else asked | {"context": context})
+    for number in range(25):
+        assert learned(service, number)["learned"]
+    learner = service.model._vectors.learners.get("embedding learned")
+    return None if learner is None else learner.shape
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        # Each query with another vector was refused from then on.
+        [({f"junk {k}": [1.0, 2.0] for k in range(16)}, None)],
+        # No further length was counted.
+        [({"embedding": [1.0] * k}, None) for k in range(5, 14)],
+        # Vectors counted as missing for ever, and so did numbers where vectors had come first (`test_odd`).
+        [({"embedding": 3.0}, None)],
+        # Vectors of queries counted as missing for ever.
+        [({"embedding": [1.0, 2.0, 3.0, 4.0]}, {"embedding": [1.0] * 7})],
+        [({"embedding": [1.0, 2.0, 3.0, 4.0]}, {"embedding": [1.0] * k}) for k in range(5, 17)],
+    ],
+)
+def test_what_came_first_does_not_decide_about_vectors_for_ever(attack):
+    assert after(attack) == (4, 4)
+
+
+def test_many_invented_vectors_take_no_place_of_one_in_use():
+    service = RankingService(AdditiveRanker())
+    for number in range(5):
+        learned(service, number)
+    for k in range(100):
+        docs = {name: {f"junk {k}": [1.0, 2.0], f"more {k}": [1.0]} for name in "ab"}
+        sent(service, {"id": f"attack {k}", "docs": docs, "grades": {"a": 0, "b": 0}})
+    assert "embedding" in service.model._vectors.names
+    assert len(service.model._vectors.names) == 16
+    assert len(service.model._vectors._votes) < 100
