@@ -2,7 +2,7 @@
 
 import copy
 import dataclasses
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -12,7 +12,7 @@ from online_rank.arguments import number
 from online_rank.base import abilities_of, ranker_of
 from online_rank.base.anatomy import learned_measure
 from online_rank.base.draws import counted_generator
-from online_rank.base.schema import Array, Count, Real, Schema, Text
+from online_rank.base.schema import Array, Count, Derived, Real, Schema, Text
 from online_rank.feedback import Clicks, Impression, PlackettLuce
 from online_rank.intervals import PairedLosses
 from online_rank.intervals.losses import served_loss
@@ -108,6 +108,7 @@ class Challenge:
         n_assumed=Count(),
         n_repeated=Count(),
         serving_origin=Text(optional=True),
+        failure=Derived(),
     )
 
     #: Number of the first waiting query whose draft is of this comparison. Older files lack it.
@@ -123,6 +124,8 @@ class Challenge:
     n_shown: int = 0
     spent: float = 0.0
     asked_before: int = 0
+    #: Why the model that waits could not rank or learn the last query of which it could not.
+    failure: str | None = None
 
     def __init__(
         self,
@@ -237,10 +240,18 @@ class Challenge:
         if serving is not None and challenger is not None:
             self._update({"serving": serving, "challenger": challenger})
 
-    def drafted(self, shown: Impression, model: Any, query: Block, pins: Mapping[str, Any] | None = None) -> Impression | None:
+    def drafted(
+        self,
+        shown: Impression,
+        model: Any,
+        query: Block,
+        pins: Mapping[str, Any] | None = None,
+        fitted: Callable[[Block], Block | None] = lambda _: None,
+    ) -> Impression | None:
         """A list drafted by both for the next query, which the serving model would show as `shown`; None if it is not drafted.
 
         What is drafted is what each would show, draws included: a challenger whose draws hide what it knows does not win.
+        With a budget it ranks the query as `fitted` to what models know, if it cannot rank it as it is.
         """
         if not self._is_paid(k := len(shown.order)):
             return None
@@ -251,14 +262,24 @@ class Challenge:
         else:
             first = [document for document in model.rank_one(seen_by(model, query)) if document not in gone][:k]
             try:
-                place = {document: place for place, document in enumerate(self.model.rank_one(seen_by(self.model, query)))}
-            except (ValueError, TypeError):  # What the waiting model cannot rank is no evidence.
-                self.n_failed += 1
+                place = self._places(query, fitted)
+            except (ValueError, TypeError) as error:  # What the waiting model cannot rank is no evidence.
+                self.fails(error)
                 return None
             lists, kept = [first, sorted(first, key=place.__getitem__)], kept_by_draft([*map(place.__getitem__, first)])
             self.n_shown, self.spent = self.n_shown + 1, self.spent + 1.0 - kept
         drafted = Impression.drafted(dict(zip(_NAMES, lists, strict=True)), k, counted_generator(self, self.seed, self.n_asked))
         return dataclasses.replace(drafted, positions=shown.positions, pinned=shown.pinned, kept=kept)
+
+    def _places(self, query: Block, fitted: Callable[[Block], Block | None]) -> dict[Any, int]:
+        """The places at which the challenger has the documents. Raises ValueError, TypeError."""
+        try:
+            ranking = self.model.rank_one(seen_by(self.model, query))
+        except (ValueError, TypeError):
+            if (known := fitted(query)) is None:
+                raise
+            ranking = self.model.rank_one(seen_by(self.model, known))
+        return {document: place for place, document in enumerate(ranking)}
 
     def _is_paid(self, k: int) -> bool:
         """Whether the next list, of k documents, is drafted: with a budget, if half of it pays for the worst draft."""
@@ -300,12 +321,18 @@ class Challenge:
         self.n_drafted += 1
         self._update({"serving": won, "challenger": 1.0 - won})
 
-    def learn(self, query: Block, y: Any) -> None:
-        """Let the challenger learn a query that the serving model has learned; its errors have no other effect."""
+    def learn(self, query: Block, y: Any) -> Exception | None:
+        """Let the challenger learn a query that the serving model has learned. Returns its error, which has no other effect."""
         try:
             self.model.learn_one(query, y)
-        except (ValueError, TypeError, ArithmeticError, MemoryError):
-            self.n_failed += 1
+        except (ValueError, TypeError, ArithmeticError, MemoryError) as error:
+            return error
+        return None
+
+    def fails(self, error: Exception) -> None:
+        """Count a query that the challenger cannot rank or learn."""
+        self.n_failed += 1
+        self.failure = str(error) or type(error).__name__
 
     def figures(self) -> dict[str, Any]:
         """The result of the comparison, for JSON."""
@@ -320,6 +347,7 @@ class Challenge:
             "level": level,
             "promote_at": self.promote_at,
             "failed": self.n_failed,
+            "failure": self.failure,
             "share": self.n_shown / self.n_asked if self.n_shown else self.share,
             "assumed": self.n_assumed,
             "repeated": self.n_repeated,

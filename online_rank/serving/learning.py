@@ -364,7 +364,12 @@ def _learn_once(state: ServiceState, lesson: Lesson, at: float | None, changes: 
     if challenge is not None and drafted:
         challenge.count(y, whose)
     elif challenge is not None:
-        within.run(challenge.learn, _at_time(challenge.model, query, at), y)
+        error = within.run(challenge.learn, _at_time(challenge.model, query, at), y)
+        if error is not None and (fitted := state.fitted(query)) is not None:
+            changes.include(challenge.model, fitted)
+            error = within.run(challenge.learn, _at_time(challenge.model, fitted, at), y)
+        if error is not None:
+            challenge.fails(error)
 
 
 def _at_time(model: Any, query: Block, at: float | None) -> Block:

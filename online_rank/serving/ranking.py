@@ -74,7 +74,7 @@ def rank(state: ServiceState, message: messages.Rank, request: bytes, at: float,
             else:
                 shown = state.model.show_one(seen_by(state.model, seen), **pins)
             if challenge is not None and not without:
-                shown = challenge.drafted(shown, state.model, seen, pins) or shown
+                shown = challenge.drafted(shown, state.model, seen, pins, state.fitted) or shown
             if challenge is not None:
                 challenge.n_asked += 1
             n_shown = ranker.n_shown

@@ -7,7 +7,7 @@ import subprocess
 import numpy as np
 import pytest
 
-from online_rank import AdditiveRanker, ClickCurves, SwapRanker
+from online_rank import AdditiveRanker, ClickCurves, PerceptronRanker, SwapRanker
 from online_rank.serving import FeedbackPlan, RankingService
 from online_rank.serving import clock as clock_module
 from online_rank.serving import inputs as inputs_module
@@ -51,11 +51,18 @@ def today_service():
     return RankingService(today, challenge=challenge)
 
 
+def file_service():
+    """A model of a file that looks at one of the features."""
+    today, challenge = from_today({"score": 1.0}, PerceptronRanker.from_weights({"price": -1.0}), keep=0.95, k=3)
+    return RankingService(today, challenge=challenge)
+
+
 MAKE = {
     "graded": lambda: RankingService(AdditiveRanker(trees=0)),
     "events": lambda: RankingService(AdditiveRanker(trees=0), plan=FeedbackPlan(window=5.0, events={"click": 1})),
     "clicks": lambda: RankingService(SwapRanker()),
     "from today": today_service,
+    "a file against today": file_service,
     "readers": lambda: RankingService(AdditiveRanker(trees=0)),
 }
 #: What becomes of the documents of each query once an input breaks, and the alarm.
@@ -67,6 +74,7 @@ FAULTS = {
         lambda docs: {d: {**x, "price": 100.0 + x["price"]} for d, x in docs.items()},
         "FeaturesDrift",
     ),
+    ("a file against today", "a feature is missing"): (lambda docs: without(docs, "price"), "MissingFeatures"),
     ("graded", "a feature has another name"): (renamed, "UnknownFeatures"),
     ("graded", "a feature is missing"): (lambda docs: without(docs, "price"), "MissingFeatures"),
 }
@@ -98,7 +106,7 @@ def scraped(mode, change, clock):
                 status, answer = await ranks.post("/rank", {"id": query, "docs": docs})
                 assert status == 200, answer
                 feedback = {"grades": {d: int(d == good) for d in docs}}
-                if mode in ("clicks", "from today"):
+                if mode in ("clicks", "from today", "a file against today"):
                     feedback = {"clicks": [good] if good in answer["ranking"][: answer["shown"]] else []}
                 if mode == "events":
                     feedback = {"event": "click", "doc": good}
