@@ -15,7 +15,7 @@ from online_rank.arguments import flag, integer
 from online_rank.arguments import number as real
 from online_rank.base import abilities_of, ranker_of, steps_of
 from online_rank.base.anatomy import learned_measure
-from online_rank.base.schema import Array, Count, Derived, DictOf, Nested, Plain, Schema, Text, TupleOf
+from online_rank.base.schema import Array, Count, Derived, DictOf, Nested, Plain, Real, Schema, Text, TupleOf
 from online_rank.base.undo import all_or_nothing
 from online_rank.metrics import metric
 from online_rank.preprocessing._columns import ColumnTransformer
@@ -73,6 +73,7 @@ class ServiceState(Counted):
         _evidence_day=Count(),
         _shares=DictOf(Plain(), Count()),
         _promoted=Text(optional=True),
+        serving_since=TupleOf(Real(), Text(), optional=True),
         replaced=Derived(),
         _target=Derived(),
         _read=Derived(),
@@ -91,6 +92,9 @@ class ServiceState(Counted):
     _evidence_day: int = 0
     #: For queries in windows with feedback of a session or user that is named: 1 if it has the share of that cluster in a day.
     _shares: Any = None
+    #: When the model that serves took the place of another one, in seconds since 1970, and why; None for the first one. Older
+    #: files lack it.
+    serving_since: tuple[float, str] | None = None
     #: Sessions and users, by their digests, whose feedback was refused beyond their share, and how often since the start.
     limited_by: Any = None
     #: Odd values since the start, by feature (`odd.fitted`).
