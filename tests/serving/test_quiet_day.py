@@ -74,6 +74,18 @@ FAULTS = {
         lambda docs: {d: {**x, "price": 100.0 + x["price"]} for d, x in docs.items()},
         "FeaturesDrift",
     ),
+    ("from today", "a number becomes a text"): (
+        lambda docs: {d: {**x, "price": f"{x['price']:.2f} EUR"} for d, x in docs.items()},
+        "OddValues",
+    ),
+    ("from today", "a category becomes a number"): (
+        lambda docs: {d: {**x, "contract": 3} for d, x in docs.items()},
+        "OddValues",
+    ),
+    ("graded", "a number becomes a text"): (
+        lambda docs: {d: {**x, "price": f"{x['price']:.2f} EUR"} for d, x in docs.items()},
+        "OddValues",
+    ),
     ("a file against today", "a feature is missing"): (lambda docs: without(docs, "price"), "MissingFeatures"),
     ("graded", "a feature has another name"): (renamed, "UnknownFeatures"),
     ("graded", "a feature is missing"): (lambda docs: without(docs, "price"), "MissingFeatures"),
