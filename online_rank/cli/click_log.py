@@ -148,11 +148,12 @@ class ClickLog(NamedTuple):
         from online_rank.feedback import OriginTest
 
         lists, test = self.reader(), OriginTest()
+        names = _names_of_numbers(lists.plan)
         clicked, documents, with_gaps, longest, deepest, largest = 0, 0, 0, 0, 0, 1.0
         with counted(lists, "examining the log", "lists", shown) as each:
             for x, clicks in each:
                 given = clicks.impression
-                test.update(tuple(x.ids), given, x.X, lists.where)
+                test.update(tuple(x.ids), given, _numbers_of(x, names), lists.where)
                 clicked += clicks.any
                 documents += len(given.order)
                 with_gaps += given.positions is not None
@@ -165,9 +166,7 @@ class ClickLog(NamedTuple):
     def without_leaks(self) -> tuple["ClickLog", list[str]]:
         """The log without features that leak the clicks, unless the user named the features; and what was found, in lines."""
         lists = self.reader()
-        names, clicked, shown = lists.plan.features, [], []
-        if lists.plan.categories:
-            names = [name for name in names if lists.plan.kinds[name] == "number"]
+        names, clicked, shown = _names_of_numbers(lists.plan), [], []
         for x, clicks in itertools.islice(lists, _LOOKED_AT):
             order = clicks.impression.order
             X = _numbers_of(x, names)[[x.ids.index(document) for document in order]]
@@ -189,6 +188,12 @@ class ClickLog(NamedTuple):
             return self, lines
         lines[-1] += "; left out (name the features to use it)"
         return self._replace(reading=self.reading._replace(exclude=[*(self.reading.exclude or ()), *found])), lines
+
+
+def _names_of_numbers(plan: Any) -> Sequence[str]:
+    """The features of a log that are numbers."""
+    names: Sequence[str] = plan.features
+    return [name for name in names if plan.kinds[name] == "number"] if plan.categories else names
 
 
 def _numbers_of(x: Any, names: Sequence[str]) -> np.ndarray:

@@ -14,8 +14,8 @@ _LEAST_LOOKED_AT = 0.05
 #: Where more lists than this would decide, the difference is too small to find.
 _MOST_LISTS = 10_000_000
 _NEIGHBOURS = (
-    "show some lists with neighbours in random order (FairPairs keeps .908 of the DCG): train --clicks shuffled then assumes "
-    "nothing about positions, and compare decides"
+    "show some lists with neighbours in random order (FairPairs keeps .908 of the DCG), and log the probability of each "
+    "document at its position: train --clicks place then needs no estimate of positions, and compare --clicks place decides"
 )
 
 
@@ -47,8 +47,13 @@ def after_drawn(logged: Any, value: Any) -> list[str]:
     lead = model.mean - shown.mean
     if model.lower > shown.upper:
         return ["next: serve the model (serve MODEL --from-today FIELD keeps comparing)"]
+    if model.upper < shown.lower:
+        return ["next: do not serve the model: it is worse than the logged ranking. Give it more lists or features"]
     if lead <= 0.0:
-        return ["next: do not serve the model: it is not better on this log. Give it more lists or features"]
+        return [
+            "next: nothing in this log says that the model is better. Give it more lists or features, or compare on live "
+            "traffic (serve MODEL --from-today FIELD)"
+        ]
     # Widths of intervals shrink with the root of the number of lists.
     widths = 0.5 * (shown.upper - shown.lower + model.upper - model.lower)
     lists = math.ceil(n * (widths / lead) ** 2)

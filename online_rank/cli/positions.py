@@ -9,6 +9,7 @@ from typing import Any
 
 from online_rank.base import ranker_of, steps_of
 from online_rank.rankers import ClickPerceptron, ExaminedRanker
+from online_rank.rankers.frozen import FrozenRanker
 
 ESTIMATED, NONE = "estimated", "none"
 #: The examination if positions do not matter.
@@ -66,11 +67,14 @@ def how_it_serves(model: Any, challenge: Any, events: Sequence[str]) -> list[str
         corrected = ", as if positions did not matter" if events else ""
         return [f"ranks greedily; learns from grades{kinds}{corrected}"]
     if challenge is not None and challenge.keep is not None:
-        serving = "the model that learned" if challenge.n_turns % 2 else "the ranking of today"
+        models = [ranker, ranker_of(challenge.model)]
+        serving, waiting = ("the ranking of today", "the model")[:: -1 if challenge.n_turns % 2 else 1]
+        learns = f"learns from clicks{kinds} on what it shows"
+        if any(isinstance(each, FrozenRanker) for each in models):
+            learns = f"learns nothing: clicks{kinds} are votes, and the model of the file stays as it is"
         return [
             f"draws the lists to show around {serving}; with votes on {challenge.share:.1%} of them, users see at least "
-            f"{challenge.keep:.1%} of its DCG; the other one takes over when it is better; learns from clicks{kinds} on what "
-            "it shows"
+            f"{challenge.keep:.1%} of its DCG; {waiting} takes over when it is better; {learns}"
         ]
     if ranker.keep == 1.0:
         shows = "ranks greedily"

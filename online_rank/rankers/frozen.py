@@ -11,6 +11,7 @@ from online_rank.base.schema import Nested, Schema
 from online_rank.base.undo import all_or_nothing
 from online_rank.feedback.policies import Policy, require_policy
 from online_rank.query import Block
+from online_rank.query.embeddings import is_vector
 from online_rank.rankers.exploring import BEGUN
 from online_rank.rankers.nested import require_model
 
@@ -34,7 +35,8 @@ class FrozenRanker(Ranker):
 
     Notes
     -----
-    Clicks and grades are accepted, and change nothing. A model that takes numbers alone does not see texts.
+    Clicks and grades are accepted, and change nothing. A model that takes numbers alone does not see texts, and one that takes
+    no vectors does not see these.
 
     Examples
     --------
@@ -84,6 +86,9 @@ class FrozenRanker(Ranker):
 
     def _score_all(self, block: Block, score: Any = None) -> np.ndarray:
         able = self._learner.abilities
+        if type(block.X) is list and able.takes_documents and not able.takes_vectors:
+            documents = [{name: value for name, value in x.items() if not is_vector(value)} for x in block.X]
+            block = block._replace(X=documents)
         if type(block.X) is list and not able.takes_documents:
             documents = [{name: value for name, value in x.items() if type(value) in (int, float)} for x in block.X]
             block = as_numbers(block._replace(X=documents))

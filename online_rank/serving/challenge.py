@@ -13,7 +13,7 @@ from online_rank.arguments import number
 from online_rank.base import abilities_of, ranker_of
 from online_rank.base.anatomy import learned_measure
 from online_rank.base.draws import counted_generator
-from online_rank.base.schema import Array, Count, Real, Schema, Text
+from online_rank.base.schema import Array, Count, Derived, Real, Schema, Text
 from online_rank.feedback import Clicks, Impression, PlackettLuce
 from online_rank.intervals import PairedLosses
 from online_rank.intervals.losses import served_loss
@@ -113,6 +113,7 @@ class Challenge:
         n_assumed=Count(),
         n_repeated=Count(),
         serving_origin=Text(optional=True),
+        failure=Derived(),
     )
 
     #: Number of the first waiting query whose draft is of this comparison. Older files lack it.
@@ -128,6 +129,8 @@ class Challenge:
     n_shown: int = 0
     spent: float = 0.0
     asked_before: int = 0
+    #: Why the model that waits could not rank or learn the last query of which it could not.
+    failure: str | None = None
 
     def __init__(
         self,
@@ -253,8 +256,8 @@ class Challenge:
         serving = served_loss(measure, _values(model.predict_one(seen_by(model, query))), y)
         try:
             challenger = served_loss(measure, _values(self.ask(self.model.predict_one, query, fit)), y)
-        except (ValueError, TypeError):  # Nobody would be answered by it, which is no ranking at all.
-            self.n_failed += 1
+        except (ValueError, TypeError) as error:  # Nobody would be answered by it, which is no ranking at all.
+            self.fails(error)
             challenger = 1.0
         if serving is not None and challenger is not None:
             self._update({"serving": serving, "challenger": challenger})
@@ -275,8 +278,8 @@ class Challenge:
         try:
             ranking = self.ask(self.model.rank_one, query, fit)
             would = None if self.keep is not None else self.ask(functools.partial(self._would_show, pins), query, fit)
-        except (ValueError, TypeError):
-            self.n_failed += 1
+        except (ValueError, TypeError) as error:
+            self.fails(error)
             return None
         own = model.rank_one(seen_by(model, query))
         if would is not None:  # What each would show, draws included, and then all other documents.
@@ -324,8 +327,13 @@ class Challenge:
         """Let the challenger learn a query that the serving model has learned; its errors have no other effect."""
         try:
             self.ask(lambda asked: self.model.learn_one(asked, y), query, fit)
-        except (ValueError, TypeError, ArithmeticError, MemoryError):
-            self.n_failed += 1
+        except (ValueError, TypeError, ArithmeticError, MemoryError) as error:
+            self.fails(error)
+
+    def fails(self, error: Exception) -> None:
+        """Count a query that the challenger cannot rank or learn."""
+        self.n_failed += 1
+        self.failure = str(error) or type(error).__name__
 
     def figures(self) -> dict[str, Any]:
         """The result of the comparison, for JSON."""
@@ -340,6 +348,7 @@ class Challenge:
             "level": level,
             "promote_at": self.promote_at,
             "failed": self.n_failed,
+            "failure": self.failure,
             "share": self.n_shown / self.n_asked if self.n_shown else self.share,
             "assumed": self.n_assumed,
             "repeated": self.n_repeated,

@@ -18,8 +18,9 @@ import msgspec
 import numpy as np
 
 from online_rank import arguments
-from online_rank.base import serving_steps
+from online_rank.base import ranker_of, serving_steps
 from online_rank.base.explain import feature_weights
+from online_rank.rankers.frozen import FrozenRanker
 from online_rank.serving.clock import CLOCK
 
 _log = logging.getLogger("online_rank.serving")
@@ -114,8 +115,10 @@ class InputWatch:
         #: What the model needs, the most important first.
         self._needed: list[str] = []
         self.serve(model)
-        # What has met the ranking of today alone learns the names of all others.
-        self._learns_names = not self._known or self._known <= begun_with(model)
+        # What has met the ranking of today alone learns the names of all others; so does a model that takes documents as they
+        # are, and looks at some of their features.
+        frozen = model is not None and isinstance(ranker_of(model), FrozenRanker)
+        self._learns_names = not self._known or frozen or self._known <= begun_with(model)
         self._unknown: collections.Counter[str] = collections.Counter()
         self._missing: collections.Counter[str] = collections.Counter()
         #: How many queries lacked each of the inputs that the model declares, and from when on the log says it again.

@@ -383,7 +383,13 @@ def _learn_once(state: ServiceState, lesson: Lesson, at: float | None, changes: 
         challenge.count(y, whose)
     elif challenge is not None:
         n_odd = state.n_odd
-        within.run(challenge.learn, _at_time(challenge.model, query, at), y, state.fitted)
+
+        def fit(asked: Block, models: list[Any]) -> Block | None:
+            if (made := state.fitted(asked, models)) is not None:
+                changes.include(challenge.model, made)
+            return made
+
+        within.run(challenge.learn, _at_time(challenge.model, query, at), y, fit)
         if state.n_odd > n_odd:
             state._contested = ModelKinds(state.models).contested(query, state._contested or {})
 

@@ -26,9 +26,9 @@ class Outcome(NamedTuple):
         budget it has the lists drafted so far, too, and what they may have cost. Others are
         `("learn", id, number of its query, time or None, day of the evidence)`, `("teach", id, time or None, day)`,
         `("feedback", time)` with a second time if it is ahead of the clock, `("close", id)` at the end of a window,
-        `("drop", id)` if the feedback cannot be learned, `("late", time or None)`, `("time", time)`, `("promote",)`,
-        `("replace",)` for a model from a file, `("line", whether it is of the same line)` for one that is compared with the
-        ranking of today, or `("duplicate",)`.
+        `("drop", id)` if the feedback cannot be learned, `("late", time or None)`, `("time", time)`, `("promote", time, why)`,
+        `("replace", time, why)` for a model from a file, `("line", whether it is of the same line, time, why)` for one that is
+        compared with the ranking of today, or `("duplicate",)`.
     number
         The number of the query that waits from then on, or None.
     waiting

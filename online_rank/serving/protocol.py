@@ -177,7 +177,7 @@ class RankingService(ServiceState):
         shown = None if drawn is None else queries.drawn_as(drawn)
         return Reply(queries.arranged(asked, dict(zip(ids, scores, strict=True)), shown))
 
-    def exchange_model(self, model: Any, content: bytes) -> Outcome:
+    def exchange_model(self, model: Any, content: bytes, at: float | None = None, why: str = "") -> Outcome:
         """Replace the model as `replace_model` does, between two requests.
 
         Parameters
@@ -186,21 +186,24 @@ class RankingService(ServiceState):
             The new model.
         content
             Its file, for the journal: what follows was learned by this model.
+        at, why
+            Since when it serves, in seconds since 1970, and the reason.
 
         Returns
         -------
         The change, which a journal must record.
         """
-        outcome = Outcome(("replace",), feedback=content)
+        outcome = Outcome(("replace", *_when(at, why)), feedback=content)
         self.measure_served()
         with all_or_nothing(self):
             replaced = self.model
             self.replace_model(model, self.origin)
             self.replaced, self._promoted = replaced, self._promoted or ""
+            self.serving_since = _when(at, why) or None
             self._count(None)
         return outcome
 
-    def exchange_line(self, model: Any, content: bytes, same: bool) -> Outcome:
+    def exchange_line(self, model: Any, content: bytes, same: bool, at: float | None = None, why: str = "") -> Outcome:
         """Replace the model that is compared with the ranking of today, whether it serves or waits, between two requests.
 
         Parameters
@@ -210,6 +213,8 @@ class RankingService(ServiceState):
         same
             Whether it is of the same line of models, such as one that is retrained each night: then the evidence stays. It is
             about all models of the line that were compared so far.
+        at, why
+            Since when it serves, if it does, and the reason.
         """
         challenge = self.challenge
         if challenge is None or challenge.keep is None:
@@ -217,13 +222,14 @@ class RankingService(ServiceState):
         model, ranker = drawn_around(model)
         old = challenge.model if challenge.n_turns % 2 == 0 else self.model
         ranker.policy = copy.copy(ranker_of(old).policy)
-        outcome = Outcome(("line", same), feedback=content)
+        outcome = Outcome(("line", same, *_when(at, why)), feedback=content)
         with all_or_nothing(self):
             if challenge.n_turns % 2 == 0:
                 self.challenge = challenge.with_model(model, self._pending.next_number, same)
             else:
                 self.model = model
                 self.challenge = challenge if same else challenge.begun(self._pending.next_number)
+                self.serving_since = _when(at, why) or None
             self.replaced = old
             self._read.clear()
             self._count(None)
@@ -256,11 +262,11 @@ class RankingService(ServiceState):
         elif kind == "close":
             windows.close(self, rest[0], outcome)
         elif kind == "replace":
-            self.exchange_model(from_bytes(feedback), feedback)
+            self.exchange_model(from_bytes(feedback), feedback, *rest)
         elif kind == "line":
-            self.exchange_line(from_bytes(feedback), feedback, rest[0] is True)
+            self.exchange_line(from_bytes(feedback), feedback, rest[0] is True, *rest[1:])
         elif kind == "promote":
-            windows.promote(self)
+            windows.promote(self, *rest)
         elif kind == "drop":
             windows.drop(self, rest[0], outcome)
         else:
@@ -366,3 +372,11 @@ def _first_of(times: list[Any]) -> float | None:
     for time in known:
         arguments.require_time("the time of a change", time)
     return float(known[0]) if known else None
+
+
+def _when(at: float | None, why: str) -> tuple[float, str] | tuple[()]:
+    """Since when a model serves, and why; nothing where that is not known, as in older journals. Raises ValueError."""
+    if at is None:
+        return ()
+    arguments.require_time("the time of another model", at)
+    return float(at), str(why)

@@ -8,7 +8,9 @@ from msgspec import UNSET
 
 from online_rank.base import ranker_of
 from online_rank.rankers.fixed import FixedRanker
+from online_rank.rankers.fixed_trees import FixedTrees
 from online_rank.serving import windows
+from online_rank.serving.clock import CLOCK
 from online_rank.serving.commit import CommitError
 from online_rank.serving.messages import Forget, RollBack
 from online_rank.serving.outcomes import Outcome
@@ -25,11 +27,11 @@ _ROOM = 4
 
 
 @answering
-async def replace(served: ServedModel, content: bytes, /, line: str | None = None) -> Answer:
+async def replace(served: ServedModel, content: bytes, /, line: str | None = None, back: str = "") -> Answer:
     """Replace the model by one from a file; `roll_back` restores the previous one.
 
     With a ranking of today it takes the place of the model that is compared with that, whether it serves or waits; the evidence
-    stays if the request says that the `line` of models is the "same".
+    stays if the request says that the `line` of models is the "same". `back` says to which model a rollback returns.
 
     The file is checked in full, and the model ranks once, while requests are answered; then it is exchanged between two of
     them.
@@ -39,15 +41,17 @@ async def replace(served: ServedModel, content: bytes, /, line: str | None = Non
     if line is not None and not _has_line(served):
         return 409, {"error": "line is for a model that is compared with the ranking of today (--from-today)"}
     try:
-        model = await asyncio.to_thread(tried, content)
+        file = await asyncio.to_thread(own_file, content)
+        model = await asyncio.to_thread(tried, file)
     except (ValueError, TypeError) as error:
         return 400, {"error": f"this is not a model that can be served: {error}"}
     if _has_line(served) and isinstance(ranker_of(model), FixedRanker):  # As a day began with it (`--snapshots`).
         if served.durable.service.challenge.n_turns % 2:  # type: ignore[union-attr]
             return await _turn_back(served)
         return 409, {"error": "the ranking of today serves already"}
+    said = f"rolled back to the model {back}" if back else f"the model was replaced by a file of {len(content)} bytes"
     async with served.alone:
-        return await _replaced_by(served, model, content, line == "same")
+        return await _replaced_by(served, model, file, line == "same", said)
 
 
 def _has_line(served: ServedModel) -> bool:
@@ -56,25 +60,33 @@ def _has_line(served: ServedModel) -> bool:
     return challenge is not None and challenge.keep is not None
 
 
-async def _replaced_by(served: ServedModel, model: Any, content: bytes, same: bool) -> Answer:
-    """Exchange the model. Raises CommitError."""
+async def _replaced_by(served: ServedModel, model: Any, content: bytes, same: bool, said: str) -> Answer:
+    """Exchange the model, and say so. Raises CommitError."""
     service, commits, store = served.durable.service, served.commits, served.durable.store
+    if waits := _has_line(served) and service.challenge.n_turns % 2 == 0:  # type: ignore[union-attr]
+        said = f"{said}; it waits"
     if store is not None and not store.has_room(_ROOM * len(content)):
         return 503, {"error": "there is no room on the disk for another model"}
     commits.require_working()
     try:
-        outcome = service.exchange_line(model, content, same) if _has_line(served) else service.exchange_model(model, content)
+        if _has_line(served):
+            outcome = service.exchange_line(model, content, same, CLOCK.now(), said)
+        else:
+            outcome = service.exchange_model(model, content, CLOCK.now(), said)
     except (ValueError, TypeError) as error:
         return 400, {"error": f"this model cannot replace the one that serves: {error}"}
     on_disk = commits.add_and_wait(outcome)
-    served.exchanged()
+    if waits:
+        served.inputs.serve(service.learning_model)
+    else:
+        served.exchanged()
     before = to_bytes(service.replaced)
     await on_disk
+    served.decided(said)
     # It is in the journal, with the model before it: the next checkpoint or a restart makes up for any failure now.
     try:
         await asyncio.to_thread(served.kept.put, before)
         await commits.checkpoint()
-        served.decided(f"the model was replaced by a file of {len(content)} bytes")
     except (CommitError, OSError) as error:
         _log.error("a model was replaced, but only the journal has it yet: %s", error)
     return 200, {"replaced": True}
@@ -99,22 +111,19 @@ async def roll_back(served: ServedModel, request: bytes = b"{}", /) -> Answer:
         return 409, {"error": "no model was replaced"}
     if content is None:
         return 404, {"error": f"no model of that day is kept; there are {', '.join(days) or 'none (see --snapshots)'}"}
-    status, answer = await replace(served, content)
-    if status == 200:
-        served.decided(f"rolled back to the model {'before' if which is None else f'with which {which} began'}")
-    return status, answer
+    return await replace(served, content, back="before" if which is None else f"with which {which} began")
 
 
 async def _turn_back(served: ServedModel) -> Answer:
     """Let the ranking of today serve again; the model that served waits, compared from the beginning. Raises CommitError."""
     async with served.alone:
         served.commits.require_working()
-        windows.promote(served.durable.service)
-        on_disk = served.commits.add_and_wait(Outcome(("promote",)))
+        since = CLOCK.now(), "rolled back to the ranking of today; the model that served waits"
+        windows.promote(served.durable.service, *since)
+        on_disk = served.commits.add_and_wait(Outcome(("promote", *since)))
         served.exchanged()
-        served.keep_replaced()
         await on_disk
-        served.decided("rolled back to the ranking of today; the model that served waits")
+        served.decided(since[1])
     return 200, {"replaced": True}
 
 
@@ -176,6 +185,11 @@ async def forget(served: ServedModel, request: bytes, /) -> Answer:
             _log.error("forgotten, but not on the disk yet: %s", error)
             return 503, {"error": f"forgotten, but files may have it still; send this again: {error}"}
     return 200, done.answer()
+
+
+def own_file(content: bytes) -> bytes:
+    """The file as online_rank writes it: a text is a model of LightGBM, and JSON one of XGBoost. Raises ValueError."""
+    return to_bytes(FixedTrees(content.decode())) if content[:1] == b"{" or content[:4] == b"tree" else content
 
 
 def tried(content: bytes) -> Any:

@@ -99,6 +99,7 @@ class ServedModel:
         #: When this process began, and how many odd values somebody has seen figures of.
         self._begun, self._n_odd = CLOCK.now(), 0
         self._tells_at = _FIRST_TOLD
+        self._tells_failures_at = 1 if service.challenge is None else service.challenge.n_failed + 1
         #: A part of the model's version that no other process has, and how often another one took its place, or it forgot.
         self._run, self._n_models = secrets.token_hex(8), 0
         #: The file of the model, for those who read it again and again, and its version.
@@ -243,11 +244,18 @@ class ServedModel:
             self.n_promotions += 1
             self._n_models += 1
             self.inputs.serve(self.durable.service.learning_model)
-            self.keep_replaced()
+            if self.durable.service.challenge is None:  # Otherwise the model before waits.
+                self.keep_replaced()
         challenge = self.durable.service.challenge
         if challenge is not None and challenge.sums[0, 0] >= self._tells_at:
             self._tells_at = 2.0 * float(challenge.sums[0, 0])
             _log.info("the model that waits: %s", challenge.in_words())
+        if challenge is not None and challenge.n_failed >= self._tells_failures_at:
+            self._tells_failures_at = 2 * challenge.n_failed
+            _log.warning(
+                "the model that waits could not rank or learn %d queries so far, which are no evidence: %s",
+                challenge.n_failed, challenge.failure,
+            )  # fmt: skip
         if reply.docs is not None and time.monotonic() >= self.inputs.looks_from and self.inputs.look(reply.docs):
             self._keep_reference()
 
@@ -257,7 +265,7 @@ class ServedModel:
         return {**service.counts(), **dict(zip(("drawn", "kept"), service._kept.tolist(), strict=True))}
 
     def decided(self, text: str) -> None:
-        """Say that another model serves, in the log and on the page."""
+        """Say in the log and on the page that another model serves, or waits."""
         _log.warning(text)
         self.monitor.decided(text)
 
@@ -348,8 +356,8 @@ class ServedModel:
     @property
     def who(self) -> dict[str, Any]:
         """Which model serves, since when and why, and which one waits, for JSON."""
-        service, decisions = self.durable.service, self.monitor.decisions
-        since, why = decisions[0] if decisions else (self._begun, "this process began with it")
+        service = self.durable.service
+        since, why = service.serving_since or (self._begun, "this process began with it")
         return {"serving": {"name": service.names[0], "since": since, "why": why}, "waiting": service.names[1]}
 
     def figures(self) -> dict[str, Any]:

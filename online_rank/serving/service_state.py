@@ -78,6 +78,7 @@ class ServiceState(Counted):
         _shares=DictOf(Plain(), Count()),
         _contested=DictOf(Plain(), TupleOf(Text("category", "number"), Real(low=0.0), Real(low=0.0)), optional=True),
         _promoted=Text(optional=True),
+        serving_since=TupleOf(Real(), Text(), optional=True),
         replaced=Derived(),
         _target=Derived(),
         _read=Derived(),
@@ -98,6 +99,9 @@ class ServiceState(Counted):
     _shares: Any = None
     #: Features of which queries had values of another kind than the models know, and the evidence for it (`ModelKinds`).
     _contested: Any = None
+    #: When the model that serves took the place of another one, in seconds since 1970, and why; None for the first one. Older
+    #: files lack it.
+    serving_since: tuple[float, str] | None = None
     #: Sessions and users, by their digests, whose feedback was refused beyond their share, and how often since the start.
     limited_by: Any = None
     #: Odd values since the start, by feature (`odd.fitted`).

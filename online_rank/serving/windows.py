@@ -5,9 +5,11 @@ from typing import Any
 
 from msgspec import UNSET
 
+from online_rank import arguments
 from online_rank.base.undo import all_or_nothing
 from online_rank.query.grades import MAX_GRADE
 from online_rank.serving.challenge import ASSUMED
+from online_rank.serving.clock import CLOCK
 from online_rank.serving.kinds.displayed import OfDisplayed
 from online_rank.serving.learning import forget_query, learn_waiting
 from online_rank.serving.outcomes import Outcome, Reply
@@ -122,20 +124,26 @@ def with_what_follows(state: ServiceState, reply: Reply) -> Reply:
             _close_due(state, closed)
         if state.challenge is not None and state.challenge.is_won:
             won = f"the challenger is better than the serving model: {state.challenge.difference_text}"
-            promoted, promotion = reply._replace(promoted=won), Reply({}, Outcome(("promote",)), promoted=won)
-            promote(state)
+            at, why = CLOCK.now(), f"promoted: {won}"
+            promoted, promotion = reply._replace(promoted=won), Reply({}, Outcome(("promote", at, why)), promoted=won)
+            promote(state, at, why)
             closed.append(promotion)
             reply = promoted
     return reply
 
 
-def promote(state: ServiceState) -> None:
-    """The challenger serves from now on."""
+def promote(state: ServiceState, at: float | None = None, why: str = "") -> None:
+    """The challenger serves, since a time and for a reason; older journals lack both."""
+    if at is not None:
+        arguments.require_time("the time of a promotion", at)
     with all_or_nothing(state):
         if state.challenge is not None:
-            challenge, state.replaced = state.challenge, state.model
+            challenge, before = state.challenge, state.model
             state.model, state._promoted = challenge.model, challenge.origin or ""
-            state.challenge = challenge.turned(state.replaced, state._pending.next_number)
+            state.challenge = challenge.turned(before, state._pending.next_number)
+            if state.challenge is None:  # Otherwise it waits.
+                state.replaced = before
+            state.serving_since = None if at is None else (at, why)
             state._read.clear()
         state._count(None)
 

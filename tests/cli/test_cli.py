@@ -28,6 +28,7 @@ from online_rank.cli.settings import SHUFFLE_BUFFER, shuffled
 from online_rank.evaluate import progressive
 from online_rank.metrics import metric
 from online_rank.serving import RankingService
+from online_rank.serving.challenge import from_today
 
 ROOT = Path(online_rank.__file__).resolve().parents[1]
 
@@ -427,6 +428,9 @@ def test_a_service_begins_with_the_ranking_of_today(files, field):
     assert line.startswith(
         "draws the lists to show around the ranking of today; with votes on 9.5% of them, users see at least 95.0%"
     )
+    assert line.endswith("the model takes over when it is better; learns from clicks on what it shows")
+    line, *_ = how_it_serves(*from_today({"score": 1.0}, AdditiveRanker()), [])
+    assert line.endswith("learns nothing: clicks are votes, and the model of the file stays as it is")
 
 
 def test_a_start_says_nothing_of_the_query_that_warms_it_up():

@@ -405,6 +405,35 @@ def test_texts_are_categories(tmp_path, capsys):
     assert load(tmp_path / "model.npz").rank_one({"a": {"brand": "other"}, "b": {"brand": "acme"}}) == ["b", "a"]
 
 
+@pytest.mark.slow
+def test_what_the_next_step_names_is_done_with_texts(tmp_path, capsys):
+    """Neighbours in random order, with the probability of each document at its place."""
+    rng, rows = np.random.default_rng(2), []
+    for t in range(300):
+        first, order = int(rng.integers(2)), [*range(4)]
+        for a in range(first, 3, 2):
+            if rng.random() < 0.5:
+                order[a], order[a + 1] = order[a + 1], order[a]
+        for place, d in enumerate(order):
+            chance = 0.25 if place != d else 0.75 if d in (0, 3) else 0.5
+            good = (t + d) % 3 == 0
+            click = "click" if rng.random() < (0.8 if good else 0.2) / (place + 1) else None
+            rows.append((f"r{t}", f"{t}/{d}", place + 1, click, chance, "acme" if good else "other", 3.0 - d))
+    log = pd.DataFrame(rows, columns=["query", "document", "position", "click", "propensity", "brand", "score"])
+    log.to_csv(tmp_path / "log.csv", index=False)
+    of_log = (tmp_path / "log.csv", "--clicks", "place", "--event", "click=1")
+    for name in "ab":
+        code, _, err = run(capsys, *of_log, "--ranker", "additive", "--save", tmp_path / name)
+        assert code == 0, err
+    assert load(tmp_path / "a").rank_one({"x": {"brand": "other"}, "y": {"brand": "acme"}}) == ["y", "x"]
+    code, out, err = run(capsys, tmp_path / "a", tmp_path / "b", *of_log, command="compare")
+    assert code == 0, err
+    assert "300 lists" in out
+    code, _, err = run(capsys, tmp_path / "log.csv", "--clicks", "shuffled", "--exclude", "propensity", "--event", "click=1")
+    assert code == 2
+    assert "the lists were not drawn as claimed" in err
+
+
 def test_a_log_without_a_click_is_refused(tmp_path, capsys):
     log_of(True, 40).assign(click=None).drop(columns=["above", "place"]).to_csv(tmp_path / "log.csv", index=False)
     code, _, err = run(capsys, tmp_path / "log.csv", "--clicks", "moved", "--topic", "topic", "--save", tmp_path / "model.npz")

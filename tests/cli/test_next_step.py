@@ -66,7 +66,12 @@ def test_after_lists_that_moved(gains, judged, said):
 
 @pytest.mark.parametrize(
     ("shown", "model", "said"),
-    [(0.2, 0.9, "next: serve the model"), (0.5, 0.4, "do not serve"), (0.5, 0.52, "more lists like these decide")],
+    [
+        (0.2, 0.9, "next: serve the model"),
+        (0.9, 0.2, "do not serve the model: it is worse"),
+        (0.5, 0.49, "nothing in this log says that the model is better"),
+        (0.5, 0.52, "more lists like these decide"),
+    ],
 )
 def test_after_lists_that_were_drawn(shown, model, said):
     n = 1000

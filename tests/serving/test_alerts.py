@@ -60,6 +60,7 @@ QUIET = {
     series("unknown_inputs_total"): "0+1x200",
     series("missing_inputs_total"): "0+1x200",
     series("missing_declared_total"): "0+1x200",
+    series("odd_values_total"): "0+1x200",
     series("input_drift"): "0.1x200",
     series("drifts_total"): "0x200",
 }
@@ -97,6 +98,10 @@ FAULTS = {
     "a feature has another name": (
         {series("missing_inputs_total"): "0+60x200", series("unknown_inputs_total"): "0+60x200"},
         ("UnknownFeatures",),
+    ),
+    "a feature has values of another kind": (
+        {series("odd_values_total"): "0+30x200", series("input_drift"): "0.4x200"},
+        ("OddValues",),
     ),
     "a feature has other values": ({series("input_drift"): "0.4x200"}, ("FeaturesDrift",)),
     "the loss rises": ({series("drifts_total"): "0x190 1x20"}, ("LossHasRisen",)),

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from online_rank import CrossFeatures, PerceptronRanker, StreamScaler
+from online_rank.rankers.frozen import FrozenRanker
 from online_rank.serving import Models, RankingApp, RankingService, inputs
 from online_rank.serving.durable import DurableService
 from online_rank.serving.inputs import InputWatch, stability_index
@@ -257,6 +258,17 @@ def test_names_are_kept_within_limits_for_any_requests():
     again.restore(watch.to_json())
     again.look({"a": {"never met": 1.0}})
     assert again.n_with_unknown == 0
+
+
+def test_a_model_of_a_file_looks_at_some_features_and_the_first_documents_name_the_others():
+    watch, rng = InputWatch(FrozenRanker(PerceptronRanker.from_weights({"price": 1.0})), documents=50), np.random.default_rng(0)
+    for _ in range(20):
+        watch.look(documents(rng, brand="acme"))
+    assert (watch.n_with_unknown, watch.n_with_missing) == (0, 0)
+    watch.look(documents(rng, brnad="acme"))
+    assert watch.figures()["unknown"] == {"brnad": 1}
+    watch.look({"a": {"age": 1, "brand": "acme"}})
+    assert watch.figures()["missing"] == {"price": 1}
 
 
 def test_an_integer_that_no_float_holds_is_no_number():

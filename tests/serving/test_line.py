@@ -5,7 +5,16 @@ import json
 import numpy as np
 import pytest
 
-from online_rank import ClickCurves, FixedTrees, PerceptronRanker, StreamQuantileMap, load
+from online_rank import (
+    AdditiveRanker,
+    ClickBlendRanker,
+    ClickCurves,
+    FixedTrees,
+    PerceptronRanker,
+    StreamQuantileMap,
+    SwapRanker,
+    load,
+)  # fmt: skip
 from online_rank.intervals import PairedLosses
 from online_rank.rankers.click_ridge import ClickRidge
 from online_rank.rankers.fixed import FixedRanker
@@ -103,6 +112,23 @@ def test_a_model_of_the_same_line_keeps_the_evidence_and_another_one_begins():
     run(scenario, service, n_readers=0)
 
 
+@pytest.mark.slow
+def test_a_model_of_lightgbm_is_sent_and_kept(tmp_path):
+    binary = {"Content-Type": "application/octet-stream"}
+
+    async def scenario(learner, link):
+        await fed(learner, 0, 5)
+        answer = await learner.http.post("/model", content=STUMP.encode(), headers=binary, params={"line": "same"})
+        assert answer.json() == {"replaced": True}
+        assert (await stats(learner))["models"]["waiting"] == "the model of the file (FixedTrees)"
+        model = from_bytes((await learner.http.get("/model/waiting")).content)
+        assert model.rank_one({"a": {"good": 1.0}, "b": {"good": 2.0}}) == ["b", "a"]
+        refused = await learner.http.post("/model", content=b"tree\nnum_class=3", headers=binary)
+        assert (refused.status_code, refused.json()["error"][:40]) == (400, "this is not a model that can be served: ")
+
+    run(scenario, service, n_readers=0)
+
+
 def test_a_line_needs_a_ranking_of_today():
     async def scenario(learner, link):
         answer = await learner.http.post(
@@ -192,3 +218,120 @@ def test_models_of_files_are_saved(tmp_path):
 
     save(FrozenRanker(PerceptronRanker.from_weights({"good": 1.0})), tmp_path / "m.npz")
     assert load(tmp_path / "m.npz").rank_one({"a": {"good": 1.0}, "b": {"good": 2.0}}) == ["b", "a"]
+
+
+@pytest.mark.slow
+def test_since_when_the_ranking_of_today_serves_and_what_a_second_rollback_takes_back():
+    other, binary = to_bytes(ClickCurves({"good": 1.0})), {"Content-Type": "application/octet-stream"}
+
+    async def scenario(learner, link):
+        begun = (await stats(learner))["models"]["serving"]
+        assert (await learner.http.post("/model", content=other, headers=binary)).status_code == 200
+        found = (await stats(learner))["models"]
+        assert (found["serving"], found["waiting"]) == (begun, "the model that learns (ClickCurves)")
+        assert await learner.post("/model/rollback", {}) == (200, {"replaced": True})
+        found = (await stats(learner))["models"]
+        assert (found["serving"], found["waiting"]) == (begun, "the model of the file (PerceptronRanker)")
+
+        assert await fed(learner, 0, 1500) is not None
+        assert (await learner.http.post("/model", content=other, headers=binary)).status_code == 200
+        found = (await stats(learner))["models"]
+        assert found["serving"]["name"] == "the model that learns (ClickCurves)"
+        assert found["serving"]["why"] == f"the model was replaced by a file of {len(other)} bytes"
+        assert await learner.post("/model/rollback", {}) == (200, {"replaced": True})
+        today = (await stats(learner))["models"]
+        assert today["waiting"] == "the model that learns (ClickCurves)"
+        # It takes back the last change of the model that waits, and today's ranking has served since the first rollback.
+        assert await learner.post("/model/rollback", {}) == (200, {"replaced": True})
+        found = (await stats(learner))["models"]
+        assert (found["serving"], found["waiting"]) == (today["serving"], "the model of the file (PerceptronRanker)")
+        decided = [text for _, text in learner.models.open_models[""].monitor.decisions]
+        assert decided[0] == "rolled back to the model before; it waits"
+
+    run(scenario, service, n_readers=0)
+
+
+@pytest.mark.slow
+def test_what_is_shown_of_the_ranking_that_serves_stays_while_the_one_that_waits_is_replaced():
+    other, binary = to_bytes(PerceptronRanker.from_weights({"good": 2.0})), {"Content-Type": "application/octet-stream"}
+
+    async def scenario(learner, link):
+        await fed(learner, 0, 10)
+        before = (await stats(learner))["served"]
+        assert before["n"] == 10
+        assert (await learner.http.post("/model", content=other, headers=binary)).status_code == 200
+        assert (await stats(learner))["served"] == before
+
+    run(scenario, service, n_readers=0)
+
+
+@pytest.mark.slow
+def test_a_restart_knows_since_when_a_model_serves_and_why(tmp_path):
+    state = DurableService(service(keep=0.9), tmp_path / "state")
+    outcomes, rng = [], np.random.default_rng(0)
+    for i in range(2000):
+        query = docs(rng)
+        outcomes += state.service.handle(json.dumps({"id": i, "docs": query}).encode()).outcomes
+        best = max(query, key=lambda d: query[d]["good"])
+        reply = state.service.handle(json.dumps({"id": i, "clicks": [best], "session": f"s{i}"}).encode())
+        outcomes += reply.outcomes
+        if reply.promoted:
+            break
+    at, why = state.service.serving_since
+    assert why == f"promoted: {reply.promoted}"
+    state.append(outcomes, sync=True)
+    state.close()  # Without a checkpoint, as after a crash.
+    again = DurableService(service(keep=0.9), tmp_path / "state")
+    assert again.service.serving_since == (at, why)
+    other = to_bytes(PerceptronRanker.from_weights({"good": 2.0}))
+    again.append([again.service.exchange_line(from_bytes(other), other, True, at + 1.0, "replaced")], sync=True)
+    again.close()
+    again = DurableService(service(keep=0.9), tmp_path / "state")
+    assert again.service.serving_since == (at + 1.0, "replaced")
+    again.close()
+
+
+def asked(state, n, change):
+    """Rankings of documents with a vector, a text and a list of texts, and clicks on them."""
+    rng = np.random.default_rng(4)
+    for i in range(n):
+        query = {
+            d: change({**x, "embedding": [float(x["good"]), 1.0], "skills": ["sql", "java"]}) for d, x in docs(rng).items()
+        }
+        state.handle(json.dumps({"id": f"{n} {i}", "docs": query, "context": {"embedding": [1.0, 0.5]}}).encode())
+        state.handle(json.dumps({"id": f"{n} {i}", "clicks": ["d0"], "session": f"{n} {i}"}).encode())
+
+
+@pytest.mark.parametrize("make", ["trees", "curves", "clicks"])
+def test_what_a_model_of_a_file_does_not_take_is_not_its_business(make, tmp_path):
+    from online_rank.cli.files import load_model
+
+    (tmp_path / "model.txt").write_text(STUMP)
+    models = {"trees": lambda: load_model(str(tmp_path / "model.txt")), "curves": AdditiveRanker, "clicks": ClickBlendRanker}
+    state = service(models[make]())
+    asked(state, 12, lambda x: x)
+    assert state.challenge.n_failed == 0
+    assert state.challenge.n_shown > 0
+
+
+def test_values_of_another_kind_are_counted_and_the_model_that_waits_learns_the_others():
+    state = service(ClickCurves({"today": 1.0}))
+    asked(state, 20, lambda x: x)
+    n = state.challenge.n_shown
+    asked(state, 21, lambda x: {**x, "good": "a lot", "brand": 3})
+    assert state.challenge.n_failed == 0
+    assert state.challenge.n_shown > n
+    assert {*state.odd} == {"good", "brand"}
+
+
+@pytest.mark.slow
+def test_the_log_and_the_figures_have_why_a_model_is_not_compared(caplog):
+    async def scenario(learner, link):
+        await fed(learner, 0, 5)
+        found = (await stats(learner))["stats"]["challenger"]
+        assert found["failed"] > 0
+        assert "feature 'brand' of document 'd0' is 'acme'" in found["failure"]
+
+    run(scenario, lambda: service(StreamQuantileMap() | SwapRanker()), n_readers=0)
+    said = [each.getMessage() for each in caplog.records if "could not rank or learn" in each.getMessage()]
+    assert "the model that waits could not rank or learn 1 queries so far" in said[0]

@@ -56,7 +56,10 @@ def test_a_wrong_token_or_key_is_no_lost_connection():
 
 @pytest.mark.slow
 def test_the_page_states_what_was_learned():
-    assert "Nothing has been learned yet" in shown(told(PerceptronRanker(), 0))["chart-loss"]["text"]
+    begun = told(PerceptronRanker(), 0)
+    assert "Nothing has been learned yet" in shown(begun)["chart-loss"]["text"]
+    begun["data"]["stats"]["learned"] = 5  # By a process before.
+    assert "No feedback since this process began" in shown(begun)["chart-loss"]["text"]
     one = shown(told(PerceptronRanker(), 1))
     assert "One query has been learned" in one["chart-loss"]["text"]
     assert "Learned: x" in one["queries"]["text"]
@@ -113,6 +116,10 @@ def test_decisions_are_shown_the_latest_first_with_the_challenger():
     assert page["decisions"]["text"] == "1970-01-02 00:00 rolled back1970-01-02 00:00 promoted: a"
     assert page["challenger-text"]["text"] == "+0.2500 a query, 95 % interval −0.5000 to +1.0000 at any time, 7 queries"
     assert "changed places once" in page["challenger-note"]["text"]
+    answer["data"]["stats"]["challenger"] = {**compared, "n": 0, "failed": 12, "failure": "x: feature 'brand' is a text"}
+    assert shown(answer)["challenger-text"]["text"] == (
+        "The model that waits could not take 12 queries: x: feature 'brand' is a text. no query compared yet"
+    )
     assert "Since" in page["today-note"]["text"]
     assert page["today"]["text"] == "lists shown3learned3of the greedy DCG kept, at least0.750"
 

@@ -76,17 +76,24 @@ def kept_elsewhere():
     return graded(CrossFeatures("user") | ForEachDocument(preprocessing.StandardScaler()) | PerceptronRanker())
 
 
+def file_service():
+    """A model of a file that looks at one of the features."""
+    today, challenge = from_today({"score": 1.0}, PerceptronRanker.from_weights({"price": -1.0}), keep=0.95, k=3)
+    return RankingService(today, challenge=challenge)
+
+
 MAKE = {
     "graded": graded,
     "events": lambda: graded(plan=FeedbackPlan(window=5.0, events={"click": 1})),
     "clicks": lambda: RankingService(SwapRanker()),
     "from today": today_service,
+    "a file against today": file_service,
     "readers": graded,
     "PostgreSQL": graded,
     "few wait": lambda: graded(wait_bytes=6_000),
     "kept elsewhere": kept_elsewhere,
 }
-QUIET = ("graded", "events", "clicks", "from today", "readers", "PostgreSQL")
+QUIET = ("graded", "events", "clicks", "from today", "a file against today", "readers", "PostgreSQL")
 
 
 async def refused(client, minute):
@@ -119,6 +126,19 @@ FAULTS = {
         Fault(lambda docs: {d: {**x, "price": 100.0 + x["price"]} for d, x in docs.items()}),
         "FeaturesDrift",
     ),
+    ("from today", "a number becomes a text"): (
+        Fault(lambda docs: {d: {**x, "price": f"{x['price']:.2f} EUR"} for d, x in docs.items()}),
+        "OddValues",
+    ),
+    ("from today", "a category becomes a number"): (
+        Fault(lambda docs: {d: {**x, "contract": 3} for d, x in docs.items()}),
+        "OddValues",
+    ),
+    ("graded", "a number becomes a text"): (
+        Fault(lambda docs: {d: {**x, "price": f"{x['price']:.2f} EUR"} for d, x in docs.items()}),
+        "OddValues",
+    ),
+    ("a file against today", "a feature is missing"): (Fault(lambda docs: without(docs, "price")), "MissingFeatures"),
     ("graded", "a feature has another name"): (Fault(renamed), "UnknownFeatures"),
     ("graded", "a feature is missing"): (Fault(lambda docs: without(docs, "price")), "MissingFeatures"),
     ("graded", "no feedback comes"): (Fault(feedback=lambda feedback: None), "LearnsNothing"),
@@ -167,7 +187,7 @@ def scraped(mode, fault, clock, **settings):
                 status, answer = await ranks.post("/rank", {"id": query, "docs": docs, **context})
                 assert status == 200, answer
                 given = {"grades": {d: int(d == good) for d in docs}}
-                if mode in ("clicks", "from today"):
+                if mode in ("clicks", "from today", "a file against today"):
                     given = {"clicks": [good] if good in answer["ranking"][: answer["shown"]] else []}
                 if mode == "events":
                     given = {"event": "click", "doc": good}
