@@ -185,7 +185,7 @@ def main() -> None:
     own.add_argument("--runs", type=int, default=200)
     own.add_argument("--model", action="append", choices=("curves", "ridge"))
     own.add_argument("--budget", action="append", type=float)
-    own.add_argument("--votes", action="append", type=int, help="how many votes a person gives in a day, beside one")
+    own.add_argument("--votes", action="append", type=int, help="how many votes a person gives in a day, as well as one")
     add_other(own)
     given = own.parse_args()
     kept, seeds, other = Kept(given.keep), range(given.seeds), given.other
