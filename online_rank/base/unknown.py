@@ -2,7 +2,7 @@
 
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -68,6 +68,9 @@ def note_unknown(step: Any, block: Block, columns: np.ndarray, own_names: Callab
     known = len({name[0] if is_level(name) else name for name in there}) or int(n_levels > 0)  # type: ignore[index]
     if len(unknown) < _STRIKING * (known + len(unknown)):
         return
+    today = getattr(step, "today", None)
+    if isinstance(today, Mapping) and {*own_names(step)} <= {*today}:
+        return  # It has learned nothing so far: these are the features that it will learn from.
     _TOLD.add(step)
     what = (
         "none of its features is known" if not known else f"{len(unknown)} of its {known + len(unknown)} features are unknown"

@@ -6,12 +6,12 @@ from typing import Any
 from online_rank import ClickCurves
 from online_rank.cli.files import behind, histories_of, load_model
 from online_rank.cli.options import Service
-from online_rank.cli.positions import examination_in, met, with_examination
+from online_rank.cli.positions import examination_in, with_examination
 from online_rank.cli.train import new_model
 
 
 def model_to_serve(options: Service, file: str | None, today: dict[Hashable, float] | None = None) -> Any:
-    """The model of a file, after the queries of `--reference`, or else a new one, with the examination of positions.
+    """The model of a file, or else a new one, with the examination of positions.
 
     A new one learns from clicks around the ranking of `today` if its weights are given.
 
@@ -24,7 +24,6 @@ def model_to_serve(options: Service, file: str | None, today: dict[Hashable, flo
     """
     if file is not None:
         model = load_model(file)
-        model = model if options.reference is None else met(model, options.reference)
     else:
         histories = histories_of(options.history, examination_in(options.examination))
         begins = new_model(options.measure, options.ranker) if today is None else ClickCurves(today)

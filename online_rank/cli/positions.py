@@ -48,17 +48,6 @@ def examined(model: Any, examination: tuple[float, ...] | None) -> Any:
     return reduce(or_, [*steps_of(model)[:-1], ExaminedRanker(ranker_of(model), examination=examination)])
 
 
-def met(model: Any, reference: str) -> Any:
-    """The model, whose transformers have met the queries of a file, a line each as `POST /rank` takes them."""
-    with open(reference, encoding="utf-8") as lines:
-        for line in lines:
-            query = json.loads(line)["docs"]
-            for step in steps_of(model)[:-1]:
-                step.learn_one(query)
-                query = step.transform_one(query)
-    return model
-
-
 def how_it_serves(model: Any, challenge: Any, events: Sequence[str]) -> list[str]:
     """What a service shows with a model and a challenge, how much of the greedy DCG that keeps, and what it learns from."""
     ranker = ranker_of(model)

@@ -9,6 +9,7 @@ from typing import Any
 
 import typer
 
+from online_rank.base import steps_of
 from online_rank.cli.beginning import model_to_serve
 from online_rank.cli.declaring import is_given
 from online_rank.cli.logs import say
@@ -18,9 +19,10 @@ from online_rank.serving import Challenge, FeedbackPlan
 from online_rank.serving.challenge import SURE, from_today
 from online_rank.serving.clock import CLOCK
 from online_rank.serving.durable import DurableService, read_service
-from online_rank.serving.messages import UNSET, Forget
+from online_rank.serving.messages import UNSET, Forget, Rank
 from online_rank.serving.outcomes import REFERENCE
 from online_rank.serving.protocol import RankingService
+from online_rank.serving.reading import read
 from online_rank.serving.snapshots import KeptModels
 from online_rank.storage.postgres import require_folder
 
@@ -64,11 +66,11 @@ def maker(service: Service, today: str | None = None, keep: float = 0.98) -> Cal
     challenge = None
     if service.challenger is not None:
         challenge = Challenge(
-            model_to_serve(service, service.challenger),
+            _begun(service, service.challenger),
             origin=_digest(service.challenger, service.examination),
             promote_at=SURE,
         )
-    model = model_to_serve(service, service.model, None if today is None else by_field)
+    model = _begun(service, service.model, None if today is None else by_field)
     origin = None if service.model is None else _digest(service.model, service.examination)
     if today is not None:
         model, challenge = from_today(by_field, model, keep=keep)
@@ -90,6 +92,32 @@ def maker(service: Service, today: str | None = None, keep: float = 0.98) -> Cal
         )
 
     return make
+
+
+def _begun(service: Service, file: str | None, today: dict[Hashable, float] | None = None) -> Any:
+    """The model of a file, after the queries of `--reference`, or else a new one. Raises ValueError, OSError."""
+    model = model_to_serve(service, file, today)
+    return model if file is None or service.reference is None else met(model, service.reference)
+
+
+def met(model: Any, reference: str) -> Any:
+    """The model, whose transformers have met the queries of a file, a line each as `POST /rank` takes them.
+
+    Raises ValueError that names the line.
+    """
+    with open(reference, "rb") as lines:
+        for number, line in enumerate(lines, start=1):
+            try:
+                message = read(line)
+                if not isinstance(message, Rank):
+                    raise ValueError("it is no query as POST /rank takes it")
+                query = {name: dict(x) for name, x in message.given.items()}
+                for step in steps_of(model)[:-1]:
+                    step.learn_one(query)
+                    query = step.transform_one(query)
+            except (ValueError, TypeError) as error:
+                raise ValueError(f"{reference}, line {number}: {error}") from None
+    return model
 
 
 def _digest(path: str, examination: str | None) -> str:

@@ -289,10 +289,13 @@ def _print(report: dict[str, Any], traces: list[Trace]) -> None:
         console.print(f"A mean is over the queries that have a relevant document: {measure} is not defined for the others.")
     for number, trace in enumerate(traces, start=1):
         of_pass = f"pass {number}: " if len(traces) > 1 else ""
-        console.print(
-            f"{of_pass}updated on [bold]{trace.mistakes:,}[/] of {trace.n_queries:,} queries "
-            f"({trace.skipped:,} had nothing to learn, the others lost nothing); cumulative loss [bold]{trace.loss:,.2f}[/]"
+        updated = (
+            f"updated on [bold]{trace.mistakes:,}[/] of {trace.n_queries:,} queries "
+            f"({trace.skipped:,} had nothing to learn, the others lost nothing); "
         )
+        # A blend counts no updates.
+        counts = trace.mistakes or not trace.loss
+        console.print(f"{of_pass}{updated if counts else ''}cumulative loss [bold]{trace.loss:,.2f}[/]")
     if "trees" in report:
         console.print(in_words(report["trees"], measure))
     if "words" in report:

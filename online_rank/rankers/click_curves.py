@@ -61,7 +61,7 @@ class ClickCurves(CurvedRanker):
     ----------
     today
         Initial weights of the g of some features: `{"score": 1.0}` ranks by `score` until the first click, and `{"rank": -1.0}`
-        by `rank`, less being better. None for zeros.
+        by `rank`, less being better. Before the first list that it learns, g is 0, and so are all scores. None for zeros.
     policy
         How `show_one` draws; None for `PlackettLuce(k=10, keep=0.98, newcomers=0.01)`.
     max_levels

@@ -10,7 +10,7 @@ from online_rank._kernels.graded import judge_rankings
 from online_rank.base import Abilities, Ranker
 from online_rank.base.form import Head, Linear
 from online_rank.base.growth import with_zeros
-from online_rank.base.reader import Reader
+from online_rank.base.reader import Reader, read_for
 from online_rank.base.rounds import largest_norm
 from online_rank.base.schema import Derived, Schema
 from online_rank.feedback.policies import Policy, require_policy
@@ -108,6 +108,13 @@ class FixedRanker(Ranker):
     @property
     def _own_policy(self) -> Policy | None:
         return self.policy
+
+    def explain_one(self, x: Any, a: Any, b: Any, *, context: Any = None, at: Any = None) -> Any:
+        """Why one document scores higher than another, by the features with a weight: see `online_rank.base.explain`."""
+        block = read_for(self, x, context=context, at=at)
+        if self.policy is not None:
+            block = self._reader.align(self, block)
+        return super().explain_one(block, a, b)
 
     def _grow(self, n_new: int) -> None:
         self._aligned = with_zeros(self._aligned, n_new)

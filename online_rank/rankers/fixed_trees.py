@@ -13,7 +13,7 @@ from online_rank._kernels.file_trees import score_file_trees
 from online_rank._kernels.graded import judge_rankings
 from online_rank.base import Abilities, Ranker
 from online_rank.base.form import Head, Tree, Trees
-from online_rank.base.reader import Reader, own_names
+from online_rank.base.reader import Reader, own_names, read_for
 from online_rank.base.rounds import largest_norm
 from online_rank.base.schema import Derived, Schema
 from online_rank.measures.learned import discounts
@@ -174,6 +174,10 @@ class FixedTrees(Ranker):
 
     def _abilities(self) -> Abilities:
         return Abilities(takes_documents=True, takes_missing=True)
+
+    def explain_one(self, x: Any, a: Any, b: Any, *, context: Any = None, at: Any = None) -> Any:
+        """Why one document scores higher than another: see `online_rank.base.explain`; no tree splits by texts."""
+        return super().explain_one(_with_documents_read(self, read_for(self, x, context=context, at=at)), a, b)
 
     def _grow(self, n_new: int) -> None:
         """Trees know no new feature."""

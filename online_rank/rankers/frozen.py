@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from online_rank.base import Abilities, Ranker, RankingPipeline, share_lock
-from online_rank.base.reader import as_numbers
+from online_rank.base.reader import as_numbers, read_for
 from online_rank.base.schema import Nested, Schema
 from online_rank.base.undo import all_or_nothing
 from online_rank.feedback.policies import Policy, require_policy
@@ -84,7 +84,8 @@ class FrozenRanker(Ranker):
     def _own_policy(self) -> Policy:
         return BEGUN if self.policy is None else self.policy
 
-    def _score_all(self, block: Block, score: Any = None) -> np.ndarray:
+    def _taken(self, block: Block) -> Block:
+        """A query without what the model inside does not take."""
         able = self._learner.abilities
         if type(block.X) is list and able.takes_documents and not able.takes_vectors:
             documents = [{name: value for name, value in x.items() if not is_vector(value)} for x in block.X]
@@ -94,7 +95,10 @@ class FrozenRanker(Ranker):
             block = as_numbers(block._replace(X=documents))
         if not able.takes_missing and isinstance(block.X, np.ndarray):
             block = block._replace(X=np.nan_to_num(block.X, nan=0.0, posinf=np.inf, neginf=-np.inf))
-        scores: np.ndarray = self._learner._score_all(block)
+        return block
+
+    def _score_all(self, block: Block, score: Any = None) -> np.ndarray:
+        scores: np.ndarray = self._learner._score_all(self._taken(block))
         return scores
 
     def _learn_block(self, block: Block, changes: all_or_nothing | None = None) -> None:
@@ -106,4 +110,4 @@ class FrozenRanker(Ranker):
 
     def explain_one(self, x: Any, a: Any, b: Any, *, context: Any = None, at: Any = None) -> Any:
         """Why the model inside scores one document higher than another: see `online_rank.base.explain.explain_one`."""
-        return self._learner.explain_one(x, a, b, context=context, at=at)
+        return self._learner.explain_one(self._taken(read_for(self, x, context=context, at=at)), a, b)

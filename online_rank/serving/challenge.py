@@ -339,6 +339,7 @@ class Challenge:
         """The result of the comparison, for JSON."""
         level = self.promote_at or 0.95
         difference = self.difference(level)
+        is_counted = self.keep is not None and (self.n_shown or self.n_failed)
         return {
             "n": difference.n,
             "difference": difference.mean if difference.n else None,
@@ -349,7 +350,7 @@ class Challenge:
             "promote_at": self.promote_at,
             "failed": self.n_failed,
             "failure": self.failure,
-            "share": self.n_shown / self.n_asked if self.n_shown else self.share,
+            "share": self.n_shown / self.n_asked if self.n_asked and is_counted else self.share,
             "assumed": self.n_assumed,
             "repeated": self.n_repeated,
             "turns": self.n_turns,

@@ -3,6 +3,7 @@
 import warnings
 from typing import Any
 
+from online_rank.base import ranker_of
 from online_rank.serving.protocol import RankingService
 from online_rank.storage.earlier import as_begun
 from online_rank.storage.folder import CheckpointError
@@ -83,6 +84,14 @@ def _is_with_today(kept: RankingService, given: RankingService, store: str, repl
             "MODEL ends the comparison, and serves that model"
         )
     if new.origin in (None, old.origin, kept._promoted):
+        today = ranker_of(old.model if old.n_turns % 2 else kept.model).weights
+        options = (("--from-today", today, ranker_of(given.model).weights), ("--keep", old.keep, new.keep))
+        other = [f"{name} is {before!r}, here {now!r}" for name, before, now in options if before != now]
+        if other:
+            raise OtherService(
+                f"{store} compares the ranking of today with other options: {'; '.join(other)}. Start with those that it has, "
+                "or in an empty folder"
+            )
         return True
     if not replace_model:
         raise OtherService(

@@ -253,7 +253,7 @@ class ServedModel:
         if challenge is not None and challenge.n_failed >= self._tells_failures_at:
             self._tells_failures_at = 2 * challenge.n_failed
             _log.warning(
-                "the model that waits could not rank or learn %d queries so far, which are no evidence: %s",
+                "the model that waits could not rank or learn a query %d times so far, which is no evidence: %s",
                 challenge.n_failed, challenge.failure,
             )  # fmt: skip
         if reply.docs is not None and time.monotonic() >= self.inputs.looks_from and self.inputs.look(reply.docs):

@@ -93,6 +93,14 @@ def test_train_for_people(files, run):
     assert all(len(line) <= 80 for line in out.splitlines() if "saved" not in line)
 
 
+@pytest.mark.slow
+def test_train_counts_no_updates_of_a_blend(files, run):
+    code, out, _ = run("train", files / "a.txt", "--ranker", "blend")
+    assert code == 0
+    assert "updated on" not in out
+    assert "cumulative loss" in out
+
+
 def test_quiet_prints_nothing(files, run):
     assert run("train", files / "a.txt", "-q") == (0, "", "")
 

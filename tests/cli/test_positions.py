@@ -20,7 +20,7 @@ from online_rank import (
 from online_rank.base import ranker_of
 from online_rank.cli.options import Service
 from online_rank.cli.positions import how_it_serves, with_examination
-from online_rank.cli.service import maker
+from online_rank.cli.service import maker, met
 
 WINDOW = {"feedback_window": "30m", "event": ["click=1"]}
 
@@ -109,3 +109,24 @@ def test_given_weights_behind_what_has_met_nothing_are_refused_or_taught(tmp_pat
     service = maker(Service(str(tmp_path / "m"), reference=str(tmp_path / "queries")))()
     scores = service.model.predict_one({"low": {"x": -1.0, "y": 1.0}, "high": {"x": 1.0, "y": 1.0}})
     assert scores["high"] > scores["low"] + 0.5
+
+
+def test_queries_of_a_reference_are_in_any_form_and_what_is_none_is_named_by_its_line(tmp_path):
+    file, weights = tmp_path / "queries", {"clicks": 1.0}
+    docs = '{"id": 1, "docs": {"a": {"clicks": 3}, "b": {"clicks": 1}}}'
+    columns = '{"id": 2, "features": ["clicks"], "documents": ["a", "b"], "rows": [[3], [1]]}'
+    scores = []
+    for lines in ([docs, docs], [docs, columns]):
+        file.write_text("\n".join(lines))
+        model = met(StreamScaler() | PerceptronRanker.from_weights(weights), str(file))
+        scores.append(model.predict_one({"a": {"clicks": 2}, "b": {"clicks": 1}}))
+    assert scores[0] == scores[1]
+    for wrong, says in (
+        ("hello", "JSON"),
+        ('{"id": 1, "clicks": ["a"]}', "it is no query as POST /rank takes it"),
+        ('{"id": 1, "docs": {"a": {"clicks": "many"}}}', "feature 'clicks' of document 'a' is 'many'"),
+    ):
+        file.write_text(f"{docs}\n{wrong}\n")
+        with pytest.raises(ValueError, match="queries, line 2: ") as refused:
+            met(StreamScaler() | PerceptronRanker.from_weights(weights), str(file))
+        assert says in str(refused.value)

@@ -202,3 +202,14 @@ def test_a_frozen_model_ranks_as_it_did_draws_and_learns_nothing():
     assert model.explain_one(query, "a", "b").difference == pytest.approx(before["a"] - before["b"])
     with pytest.raises(TypeError, match="ranker is"):
         FrozenRanker(3)
+
+
+def test_features_that_will_be_learned_are_no_strangers(recwarn):
+    model = ClickCurves({"score": 1.0}, policy=PlackettLuce(3, keep=0.9, seed=1))
+    query = {d: {"score": float(i), "contract": "full time", "salary": 3.0 * i} for i, d in enumerate("abcd")}
+    model.rank_one(query)
+    assert not [each for each in recwarn if "count for nothing" in str(each.message)]
+    for _ in range(3):
+        model.learn_one(query, model.show_one(query).clicked(["b"]))
+    model.rank_one({d: {"scroe": x["score"], "wages": 1.0} for d, x in query.items()})
+    assert [each for each in recwarn if "count for nothing" in str(each.message)]

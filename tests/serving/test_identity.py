@@ -8,6 +8,8 @@ from online_rank import ClickCurves, PerceptronRanker, StreamScaler, SwapRanker
 from online_rank.serving import RankingService
 from online_rank.serving.challenge import from_today
 from online_rank.serving.durable import DurableService
+from online_rank.serving.outcomes import Outcome
+from online_rank.serving.windows import promote
 from online_rank.storage import CheckpointError
 
 
@@ -130,3 +132,22 @@ def test_a_comparison_does_not_end_because_an_option_was_forgotten(tmp_path):
         with pytest.raises(CheckpointError, match="start it with --from-today again"):
             DurableService(given, folder)
     assert learned(run(folder, [], of_today("one")))[0] > 1
+
+
+@pytest.mark.parametrize("has_turned", [False, True])
+def test_another_ranking_of_today_or_budget_is_refused_by_its_option(has_turned, tmp_path):
+    def given(**options):
+        today, challenge = from_today(
+            options.pop("today", {"x": 1.0}), ClickCurves({"x": 1.0}), k=3, **{"keep": 0.95} | options
+        )
+        return RankingService(today, challenge=challenge)
+
+    begun = DurableService(given(), tmp_path / "state")
+    if has_turned:
+        promote(begun.service)
+        begun.append([Outcome(("promote",))], sync=True)
+    begun.close()
+    for options, says in (({"keep": 0.9}, "--keep is 0.95, here 0.9"), ({"today": {"y": 1.0}}, "--from-today")):
+        with pytest.raises(CheckpointError, match=says):
+            DurableService(given(**options), tmp_path / "state")
+    DurableService(given(), tmp_path / "state").close()

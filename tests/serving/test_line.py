@@ -23,6 +23,7 @@ from online_rank.serving import RankingService
 from online_rank.serving.challenge import from_today
 from online_rank.serving.durable import DurableService
 from online_rank.serving.votes import kept_by_draft, least_drafted
+from online_rank.serving.windows import promote
 from online_rank.storage.files import from_bytes, to_bytes
 from tests.serving.test_readers import run
 
@@ -329,9 +330,25 @@ def test_the_log_and_the_figures_have_why_a_model_is_not_compared(caplog):
     async def scenario(learner, link):
         await fed(learner, 0, 5)
         found = (await stats(learner))["stats"]["challenger"]
-        assert found["failed"] > 0
+        assert (found["failed"] > 0, found["share"]) == (True, 0.0)
         assert "feature 'brand' of document 'd0' is 'acme'" in found["failure"]
 
     run(scenario, lambda: service(StreamQuantileMap() | SwapRanker()), n_readers=0)
     said = [each.getMessage() for each in caplog.records if "could not rank or learn" in each.getMessage()]
-    assert "the model that waits could not rank or learn 1 queries so far" in said[0]
+    assert "the model that waits could not rank or learn a query 1 times so far" in said[0]
+
+
+@pytest.mark.parametrize("make", ["trees", "curves"])
+def test_rankings_of_documents_as_they_are_sent_are_explained(make):
+    state = service(FixedTrees(STUMP) if make == "trees" else ClickCurves({"today": 1.0}))
+    asked(state, 12, lambda x: x)
+    query = {"a": {"today": 3.0, "good": 2.0}, "b": {"today": 1.0, "good": 1.0}}
+    query = {d: {**x, "brand": "acme", "skills": ["sql"], "embedding": [1.0, 0.0]} for d, x in query.items()}
+    request = json.dumps({"id": 1, "docs": query, "explain": ["a", "b"]}).encode()
+    found = state.handle(request).answer["explanation"]
+    assert (found["difference"], found["contributions"]) == (2.0, [["today", 2.0]])
+    promote(state)
+    found, scores = state.handle(request).answer["explanation"], state.model.predict_one(query)
+    assert found["difference"] == pytest.approx(scores["a"] - scores["b"])
+    if make == "trees":
+        assert found["contributions"] == [["good", 0.75 - -0.25]]

@@ -118,7 +118,7 @@ def test_decisions_are_shown_the_latest_first_with_the_challenger():
     assert "changed places once" in page["challenger-note"]["text"]
     answer["data"]["stats"]["challenger"] = {**compared, "n": 0, "failed": 12, "failure": "x: feature 'brand' is a text"}
     assert shown(answer)["challenger-text"]["text"] == (
-        "The model that waits could not take 12 queries: x: feature 'brand' is a text. no query compared yet"
+        "no query compared yet; the model that waits could not rank or learn a query 12 times: x: feature 'brand' is a text"
     )
     assert "Since" in page["today-note"]["text"]
     assert page["today"]["text"] == "lists shown3learned3of the greedy DCG kept, at least0.750"
