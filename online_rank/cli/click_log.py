@@ -69,8 +69,6 @@ class ClickLog(NamedTuple):
         The fields of hits and of clicks, in JSON lines with a list each; None for rows of documents.
     shown_on
         The column with the device or the page, whose effect on clicks is learned.
-    missing
-        How missing values of features are read, as for `read_clicks`.
     sources
         What is read in place of the files, which were read before.
     """
@@ -88,7 +86,6 @@ class ClickLog(NamedTuple):
     model: Any = None
     nested: tuple[str, str] | None = None
     shown_on: str | None = None
-    missing: str = "zero"
     sources: Sequence[Any] = ()
 
     @property
@@ -106,7 +103,8 @@ class ClickLog(NamedTuple):
         if self.nested is not None:
             from online_rank.stream.nested import NestedLog
 
-            return self._replace(files=files, sources=[NestedLog(files, *self.nested)])
+            names = self.reading.query, self.reading.document, self.position
+            return self._replace(files=files, sources=[NestedLog(files, *self.nested, *names)])
         if not is_ubi(files):
             return self._replace(files=files, sources=files)
         log = UbiLog(files, self.events)
@@ -127,8 +125,10 @@ class ClickLog(NamedTuple):
             given["exclude"] = [*given["exclude"], self.topic]
         if self.reading.dry_run:
             given["skip_bad"] = 1.0
-        others = ("click", "position", "events", "window", "model", "missing")
+        others = ("click", "position", "events", "window", "model")
         given |= {name: getattr(self, name) for name in others} | {"shuffled": self.origin == "shuffled", "context": context}
+        if self.nested is not None:
+            given |= dict.fromkeys(("query", "document", "position", "click"))  # the names that `NestedLog` gives
         of = "place" if self.origin == "place" else "above"
         return read_clicks(*self.sources, **given, propensity_of=of, repeated_qid="auto")
 
@@ -149,10 +149,12 @@ class ClickLog(NamedTuple):
 
         lists, test = self.reader(), OriginTest()
         clicked, documents, with_gaps, longest, deepest, largest = 0, 0, 0, 0, 0, 1.0
+        names = _numbers(lists.plan)
         with counted(lists, "examining the log", "lists", shown) as each:
             for x, clicks in each:
                 given = clicks.impression
-                test.update(tuple(x.ids), given, x.X, lists.where)
+                X = None if self.origin == "moved" else _values_of(x, names)
+                test.update(tuple(x.ids), given, X, lists.where)
                 clicked += clicks.any
                 documents += len(given.order)
                 with_gaps += given.positions is not None
@@ -165,12 +167,10 @@ class ClickLog(NamedTuple):
     def without_leaks(self) -> tuple["ClickLog", list[str]]:
         """The log without features that leak the clicks, unless the user named the features; and what was found, in lines."""
         lists = self.reader()
-        names, clicked, shown = lists.plan.features, [], []
-        if lists.plan.categories:
-            names = [name for name in names if lists.plan.kinds[name] == "number"]
+        names, clicked, shown = _numbers(lists.plan), [], []
         for x, clicks in itertools.islice(lists, _LOOKED_AT):
             order = clicks.impression.order
-            X = _numbers_of(x, names)[[x.ids.index(document) for document in order]]
+            X = _values_of(x, names)[[x.ids.index(document) for document in order]]
             clicked.append((X, np.unique(clicks.gains, return_inverse=True)[1]))
             shown.append((X, np.arange(len(order))[::-1]))
         if not clicked or not names:
@@ -191,10 +191,15 @@ class ClickLog(NamedTuple):
         return self._replace(reading=self.reading._replace(exclude=[*(self.reading.exclude or ()), *found])), lines
 
 
-def _numbers_of(x: Any, names: Sequence[str]) -> np.ndarray:
-    """The features of the documents of a query that are numbers, (m, d); missing ones are 0."""
+def _numbers(plan: Any) -> list[str]:
+    """The features that are numbers, or true or false."""
+    return [name for name in plan.features if not plan.categories or plan.kinds[name] in ("number", "boolean")]
+
+
+def _values_of(x: Any, names: Sequence[str]) -> np.ndarray:
+    """These features of the documents of a query, (m, d); missing ones are 0."""
     if isinstance(x.X, np.ndarray):
-        return x.X
+        return np.nan_to_num(x.X)
     return np.nan_to_num(np.array([[float(own.get(name) or 0.0) for name in names] for own in x.X]).reshape(len(x.X), -1))
 
 
@@ -237,6 +242,9 @@ def read_as(files: Sequence[str], log: Clicks, reading: Reading) -> ClickLog:
         raise ValueError("--propensity is for --clicks above and place")
     if (log.hits is None) != (log.clicked is None):
         raise ValueError("--hits and --clicked go together: the fields of a list's hits and of the clicks on them")
+    for option, of_rows in (("--click", log.click), ("--event", log.event)):
+        if log.hits is not None and of_rows:
+            raise ValueError(f"{option} is for logs of rows; --clicked names the clicks on --hits, which count 1 each")
     nested = None if log.hits is None or log.clicked is None else (log.hits, log.clicked)
     columns = log.click, log.position, log.propensity
     made = ClickLog(files, str(log.clicks), reading, *columns, events, window, log.topic, examination)
