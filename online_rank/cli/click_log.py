@@ -162,7 +162,7 @@ class ClickLog(NamedTuple):
                 deepest = max(deepest, longest, *(given.positions or ()))
                 largest = max(largest, *clicks.gains)
         test.finish(moved=self.examination is None)
-        return Seen(test.n, clicked, documents, with_gaps, test.n_alone, lists.n_late, longest, deepest, largest)
+        return Seen(test.n, clicked, documents, with_gaps, test.n_alone, lists.n_late, lists.n_empty, longest, deepest, largest)
 
     def without_leaks(self) -> tuple["ClickLog", list[str]]:
         """The log without features that leak the clicks, unless the user named the features; and what was found, in lines."""
@@ -208,9 +208,9 @@ class Seen(NamedTuple):
 
     Attributes
     ----------
-    lists, clicked, documents, with_gaps, alone, late
-        Numbers of lists: all, and with a click; of documents shown; of lists with gaps, and with one candidate; and of events
-        left out because they came after the window of their list.
+    lists, clicked, documents, with_gaps, alone, late, empty
+        Numbers of lists: all, and with a click; of documents shown; of lists with gaps, and with one candidate; of events
+        left out because they came after the window of their list; and of lists left out because no row has a position.
     longest, deepest
         The most documents of a list, and the lowest position.
     largest
@@ -223,6 +223,7 @@ class Seen(NamedTuple):
     with_gaps: int
     alone: int
     late: int
+    empty: int
     longest: int
     deepest: int
     largest: float
@@ -305,6 +306,8 @@ def _learn(log: ClickLog, settings: Settings, output: Output, ranker: str | None
         raise ValueError(
             f"{', '.join(log.files)}: no list has a click, so nothing can be learned: is --click the column of clicks?"
         )
+    if seen.empty:
+        output.warn(f"left out are lists of which no row has a position: {seen.empty:,}")
     if seen.alone:
         output.warn(f"{seen.alone:,} of {seen.lists:,} lists have a single candidate: from these nothing is learned")
     examination, judged, held = log.examination, None, None

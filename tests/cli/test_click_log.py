@@ -434,6 +434,16 @@ def test_flat_lines_of_json_teach_the_model_that_csv_teaches(tmp_path, capsys):
     assert of_csv == of_json
 
 
+def test_lists_without_a_position_are_counted(tmp_path, capsys):
+    log = log_of(True, 60).drop(columns=["above", "place"])
+    log.loc[log["query"].isin(["r3", "r5"]), ["position", "click"]] = None
+    log.to_csv(tmp_path / "log.csv", index=False)
+    code, out, err = run(capsys, tmp_path / "log.csv", "--clicks", "moved", "--topic", "topic", "--event", "click=1", "--json")
+    assert code == 0
+    assert "left out are lists of which no row has a position: 2\n" in err
+    assert (json.loads(out)["lists"], json.loads(out)["empty"]) == (58, 2)
+
+
 def test_a_log_without_a_click_is_refused(tmp_path, capsys):
     log_of(True, 40).assign(click=None).drop(columns=["above", "place"]).to_csv(tmp_path / "log.csv", index=False)
     code, _, err = run(capsys, tmp_path / "log.csv", "--clicks", "moved", "--topic", "topic", "--save", tmp_path / "model.npz")
