@@ -225,6 +225,8 @@ def read_as(files: Sequence[str], log: Clicks, reading: Reading) -> ClickLog:
     events = events_of(log.event) if log.event else None
     window = None if log.feedback_window is None else seconds_of(log.feedback_window, "--feedback-window")
     check_files(files)
+    if "-" in files:
+        raise ValueError("a log of clicks is read several times: give a file in place of standard input")
     examination = examination_in(log.examination)
     if log.propensity is not None and str(log.clicks) not in ("above", "place"):
         raise ValueError("--propensity is for --clicks above and place")

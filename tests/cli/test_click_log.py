@@ -119,6 +119,11 @@ def test_the_model_of_a_log_by_its_origin_and_the_ranker_named(origin, named, ki
     ("arguments", "message"),
     [
         (["--clicks", "above"], "no column 'propensity'"),
+        (
+            ["--clicks", "moved", "--position", "at", "--click", "hit", "--features", "y"],
+            "no columns 'at', 'hit', 'y'; there are",
+        ),
+        (["-", "--clicks", "moved"], "a log of clicks is read several times: give a file in place of standard input"),
         (["--clicks", "shuffled", "--topic", "topic"], "--topic is for --clicks moved"),
         (["--clicks", "shuffled", "--examination", "none"], "--examination is for --clicks moved"),
         (["--clicks", "moved", "--ranker", "blend", "--sign", "x=+"], "a blend has trees, which keep no sign"),
