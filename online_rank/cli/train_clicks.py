@@ -124,8 +124,8 @@ def _histories(
         from online_rank import ClickBlendRanker
 
         tell("--history: how often positions are looked at is learned with the features first")
-        first, alone = ClickBlendRanker(signs=settings.signs, shown_on=log.shown_on), log._replace(model=None)
-        _taught(first, alone, seen, shown)
+        first = ClickBlendRanker(signs=settings.signs, shown_on=log.shown_on)
+        _taught(first, log._replace(model=first), seen, shown)
         examination = tuple(min(1.0, max(_LEAST_LOOKED_AT, theta)) for theta in first.examined)
     elif settings.history and log.origin in ("above", "place"):
         tell("--history counts clicks at all positions alike: how often these are looked at is not known")
