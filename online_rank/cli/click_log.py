@@ -1,31 +1,20 @@
-"""`online-rank train --clicks`: a model from a log of lists that were shown, and of the clicks on them."""
+"""A log of lists that were shown, and of the clicks on them: where it is, how it is read, and what is in it."""
 
-import functools
 import itertools
-import json
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from rich.console import Console
 
 from online_rank.arguments import seconds_of
-from online_rank.base import ranker_of
 from online_rank.cli.advice import counters, leaks
 from online_rank.cli.events import events_of
-from online_rank.cli.files import behind, check_outputs, declared, histories_of, require_no_time
-from online_rank.cli.held_out import HeldOut
-from online_rank.cli.next_step import after_drawn, after_moved
-from online_rank.cli.options import Clicks, Output
-from online_rank.cli.positions import examination_in, examined
-from online_rank.cli.printing import table
-from online_rank.cli.reading import Reading, check_files, look, warnings_as_lines
-from online_rank.cli.settings import Settings
-from online_rank.cli.train import behind_map, new_model, require_known_signs
-from online_rank.cli.ways import LEARNED, taught, ways
+from online_rank.cli.files import histories_of, require_no_time
+from online_rank.cli.options import Clicks
+from online_rank.cli.positions import examination_in
+from online_rank.cli.reading import Reading, check_files
 from online_rank.feedback.position_bias import MOST_POSITIONS
-from online_rank.stream.plan import n_features_of
 from online_rank.support.progress import counted
 
 #: What lists of each origin are learned by, and what is assumed of users.
@@ -38,8 +27,6 @@ SAYS = {
 }
 #: The number of first lists in which leaks are looked for: few lists have clicks.
 _LOOKED_AT = 1000
-#: The least examination that a click is divided by.
-_LEAST_LOOKED_AT = 0.01
 
 
 class ClickLog(NamedTuple):
@@ -69,8 +56,6 @@ class ClickLog(NamedTuple):
         The fields of hits and of clicks, in JSON lines with a list each; None for rows of documents.
     shown_on
         The column with the device or the page, whose effect on clicks is learned.
-    missing
-        How missing values of features are read, as for `read_clicks`.
     sources
         What is read in place of the files, which were read before.
     """
@@ -88,7 +73,6 @@ class ClickLog(NamedTuple):
     model: Any = None
     nested: tuple[str, str] | None = None
     shown_on: str | None = None
-    missing: str = "zero"
     sources: Sequence[Any] = ()
 
     @property
@@ -106,7 +90,8 @@ class ClickLog(NamedTuple):
         if self.nested is not None:
             from online_rank.stream.nested import NestedLog
 
-            return self._replace(files=files, sources=[NestedLog(files, *self.nested)])
+            names = self.reading.query, self.reading.document, self.position
+            return self._replace(files=files, sources=[NestedLog(files, *self.nested, *names)])
         if not is_ubi(files):
             return self._replace(files=files, sources=files)
         log = UbiLog(files, self.events)
@@ -127,8 +112,10 @@ class ClickLog(NamedTuple):
             given["exclude"] = [*given["exclude"], self.topic]
         if self.reading.dry_run:
             given["skip_bad"] = 1.0
-        others = ("click", "position", "events", "window", "model", "missing")
+        others = ("click", "position", "events", "window", "model")
         given |= {name: getattr(self, name) for name in others} | {"shuffled": self.origin == "shuffled", "context": context}
+        if self.nested is not None:
+            given |= dict.fromkeys(("query", "document", "position", "click"))  # the names that `NestedLog` gives
         of = "place" if self.origin == "place" else "above"
         return read_clicks(*self.sources, **given, propensity_of=of, repeated_qid="auto")
 
@@ -148,12 +135,13 @@ class ClickLog(NamedTuple):
         from online_rank.feedback import OriginTest
 
         lists, test = self.reader(), OriginTest()
-        names = _names_of_numbers(lists.plan)
         clicked, documents, with_gaps, longest, deepest, largest = 0, 0, 0, 0, 0, 1.0
+        names = _numbers(lists.plan)
         with counted(lists, "examining the log", "lists", shown) as each:
             for x, clicks in each:
                 given = clicks.impression
-                test.update(tuple(x.ids), given, _numbers_of(x, names), lists.where)
+                X = None if self.origin == "moved" else _values_of(x, names)
+                test.update(tuple(x.ids), given, X, lists.where)
                 clicked += clicks.any
                 documents += len(given.order)
                 with_gaps += given.positions is not None
@@ -161,15 +149,15 @@ class ClickLog(NamedTuple):
                 deepest = max(deepest, longest, *(given.positions or ()))
                 largest = max(largest, *clicks.gains)
         test.finish(moved=self.examination is None)
-        return Seen(test.n, clicked, documents, with_gaps, test.n_alone, lists.n_late, longest, deepest, largest)
+        return Seen(test.n, clicked, documents, with_gaps, test.n_alone, lists.n_late, lists.n_empty, longest, deepest, largest)
 
     def without_leaks(self) -> tuple["ClickLog", list[str]]:
         """The log without features that leak the clicks, unless the user named the features; and what was found, in lines."""
         lists = self.reader()
-        names, clicked, shown = _names_of_numbers(lists.plan), [], []
+        names, clicked, shown = _numbers(lists.plan), [], []
         for x, clicks in itertools.islice(lists, _LOOKED_AT):
             order = clicks.impression.order
-            X = _numbers_of(x, names)[[x.ids.index(document) for document in order]]
+            X = _values_of(x, names)[[x.ids.index(document) for document in order]]
             clicked.append((X, np.unique(clicks.gains, return_inverse=True)[1]))
             shown.append((X, np.arange(len(order))[::-1]))
         if not clicked or not names:
@@ -190,16 +178,15 @@ class ClickLog(NamedTuple):
         return self._replace(reading=self.reading._replace(exclude=[*(self.reading.exclude or ()), *found])), lines
 
 
-def _names_of_numbers(plan: Any) -> Sequence[str]:
-    """The features of a log that are numbers."""
-    names: Sequence[str] = plan.features
-    return [name for name in names if plan.kinds[name] == "number"] if plan.categories else names
+def _numbers(plan: Any) -> list[str]:
+    """The features that are numbers, or true or false."""
+    return [name for name in plan.features if not plan.categories or plan.kinds[name] in ("number", "boolean")]
 
 
-def _numbers_of(x: Any, names: Sequence[str]) -> np.ndarray:
-    """The features of the documents of a query that are numbers, (m, d); missing ones are 0."""
+def _values_of(x: Any, names: Sequence[str]) -> np.ndarray:
+    """These features of the documents of a query, (m, d); missing ones are 0."""
     if isinstance(x.X, np.ndarray):
-        return x.X
+        return np.nan_to_num(x.X)
     return np.nan_to_num(np.array([[float(own.get(name) or 0.0) for name in names] for own in x.X]).reshape(len(x.X), -1))
 
 
@@ -208,9 +195,9 @@ class Seen(NamedTuple):
 
     Attributes
     ----------
-    lists, clicked, documents, with_gaps, alone, late
-        Numbers of lists: all, and with a click; of documents shown; of lists with gaps, and with one candidate; and of events
-        left out because they came after the window of their list.
+    lists, clicked, documents, with_gaps, alone, late, empty
+        Numbers of lists: all, and with a click; of documents shown; of lists with gaps, and with one candidate; of events
+        left out because they came after the window of their list; and of lists left out because no row has a position.
     longest, deepest
         The most documents of a list, and the lowest position.
     largest
@@ -223,6 +210,7 @@ class Seen(NamedTuple):
     with_gaps: int
     alone: int
     late: int
+    empty: int
     longest: int
     deepest: int
     largest: float
@@ -237,112 +225,20 @@ def read_as(files: Sequence[str], log: Clicks, reading: Reading) -> ClickLog:
     events = events_of(log.event) if log.event else None
     window = None if log.feedback_window is None else seconds_of(log.feedback_window, "--feedback-window")
     check_files(files)
+    if "-" in files:
+        raise ValueError("a log of clicks is read several times: give a file in place of standard input")
     examination = examination_in(log.examination)
     if log.propensity is not None and str(log.clicks) not in ("above", "place"):
         raise ValueError("--propensity is for --clicks above and place")
     if (log.hits is None) != (log.clicked is None):
         raise ValueError("--hits and --clicked go together: the fields of a list's hits and of the clicks on them")
+    for option, of_rows in (("--click", log.click), ("--event", log.event)):
+        if log.hits is not None and of_rows:
+            raise ValueError(f"{option} is for logs of rows; --clicked names the clicks on --hits, which count 1 each")
     nested = None if log.hits is None or log.clicked is None else (log.hits, log.clicked)
     columns = log.click, log.position, log.propensity
     made = ClickLog(files, str(log.clicks), reading, *columns, events, window, log.topic, examination)
     return made._replace(nested=nested, shown_on=log.shown_on).on(files)
-
-
-def against(old: Any, new: Any, what: str, rival: str) -> str:
-    """Whether what is new is known to earn more than what is old, or less, in words; `old` and `new` have intervals."""
-    if old is None or new is None:
-        return f"this log cannot tell whether {what} beats {rival}: its lists were not drawn. Compare them on live traffic"
-    a, b = old.interval(0.975), new.interval(0.975)
-    told = f"{b.lower:.4f} to {b.upper:.4f} against {a.lower:.4f} to {a.upper:.4f}, at 95 % together"
-    if b.lower > a.upper:
-        return f"{what} beats {rival}: {told}"
-    if b.upper < a.lower:
-        return f"{what} is WORSE than {rival}: {told}"
-    return f"this log cannot tell whether {what} beats {rival}: {told}"
-
-
-def learn(given: Clicks, settings: Settings, output: Output, ranker: str | None) -> None:
-    """Learn a model from a log of clicks, print what it learned and how well it ranks, and save it; or show the columns.
-
-    `ranker` is the kind of model that was named; None if none was.
-    """
-    with warnings_as_lines(output.warn):
-        if not settings.files:
-            raise ValueError("--clicks needs a table to learn from")
-        for option, text in (("--topic", given.topic), ("--examination", given.examination), ("--shown-on", given.shown_on)):
-            if text is not None and given.clicks != "moved":
-                raise ValueError(f"{option} is for --clicks moved")
-        if given.shown_on is not None and ranker is not None:
-            raise ValueError("--shown-on is for the default of --clicks moved: leave out --ranker")
-        check_files(settings.test)
-        log = read_as(settings.files, given, settings.reading)
-        if log.reading.dry_run:
-            look(log.reader())
-        _learn(log, settings, output, ranker)
-
-
-def _learn(log: ClickLog, settings: Settings, output: Output, ranker: str | None) -> None:
-    from online_rank.storage.files import save
-
-    check_outputs([*log.files, *settings.test], save=output.save, report=output.report)
-    signs = settings.signs
-    if settings.history:
-        check_history(log, settings.history, settings.passes)
-    # Which columns are keys, and what else the ranker behind takes.
-    log = log._replace(model=behind(histories_of(settings.history), learner_for(log.origin, None, ranker, signs)))
-    log, lines = log.without_leaks()
-    lists = log.reader()
-    plan = lists.plan
-    require_known_signs(signs, lists, log.files)
-    for line in plan.in_words() + lines:
-        output.warn(line)
-    shown = False if output.quiet or output.json else None
-    seen = log.examined(shown)
-    if not seen.clicked:
-        raise ValueError(
-            f"{', '.join(log.files)}: no list has a click, so nothing can be learned: is --click the column of clicks?"
-        )
-    if seen.alone:
-        output.warn(f"{seen.alone:,} of {seen.lists:,} lists have a single candidate: from these nothing is learned")
-    examination, judged, held = log.examination, None, None
-    if log.origin == "moved" and examination is None:
-        examination, judged = _measured(log, seen.deepest, ranker, shown, output.warn)
-    if examination is not None and len(examination) < seen.deepest and (ranker or log.examination):
-        output.warn(
-            f"how often positions below {len(examination)} are examined is not known: clicks there count as clicks at position "
-            f"{len(examination)}"
-        )
-    trust, history = None, _histories(settings, log, seen, examination, shown, output.warn)
-    if log.origin == "moved":
-        models = ways(ranker, examination, log.examination is not None, signs, log.shown_on)
-        models = {name: _behind(history(), each, log, plan) for name, each in models.items()}
-        (model, held), logged = _best(models, log, seen, settings.passes, shown, output.warn)
-        value = None
-        # Also where another way is kept: it alone knows clicks that come from trust.
-        learned = ranker_of(models.get(LEARNED, model))
-        examination, trust = getattr(learned, "examined", examination), getattr(learned, "trust", None)
-    else:
-        if settings.passes > 1:
-            raise ValueError("--passes is for --clicks moved: lists that were drawn are learned once")
-        model = _behind(history(), learner_for(log.origin, examination, ranker, signs), log, plan)
-        logged, value = _taught(model, log, seen, shown)
-    report: dict[str, Any] = {"files": list(log.files), "origin": log.origin, **seen._asdict()}
-    report |= {"features": n_features_of(model) or 0, **_figures(logged, value)}
-    report["verdict"] = against(logged, value, "the model", "the logged ranking")
-    if examination is not None:
-        report |= {"examination": list(examination)} | ({} if trust is None else {"trust": trust})
-    report["next"] = after_drawn(logged, value) if held is None else after_moved(held, examination or (1.0,), judged)
-    if settings.test:
-        report["test"] = _tested(model, log.on(settings.test), examination, shown)
-    if output.save is not None:
-        save(model, output.save)
-        report["saved"] = output.save
-    if output.report is not None:
-        report["report"] = _page(output.report, report, log, model, plan)
-    if output.json:
-        print(json.dumps(report))
-    elif not output.quiet:
-        _print(report)
 
 
 def check_history(log: ClickLog, history: Sequence[str] | None, passes: int = 1) -> None:
@@ -352,78 +248,6 @@ def check_history(log: ClickLog, history: Sequence[str] | None, passes: int = 1)
         require_no_time(made)
     if made and passes > 1:
         raise ValueError("--history counts each click once: leave out --passes")
-
-
-def _histories(
-    settings: Settings, log: ClickLog, seen: "Seen", examination: tuple[float, ...] | None, shown: bool | None, tell: Any
-) -> Callable[[], list[Any]]:
-    """What makes the transformers of `--history`, which count clicks by the examination of their positions.
-
-    Without an examination it is learned with the features first. For drawn lists it is not known; in random order
-    each document is as often at each position as any other.
-    """
-    if settings.history and log.origin == "moved" and examination is None:
-        from online_rank import ClickBlendRanker
-
-        tell("--history: how often positions are looked at is learned with the features first")
-        first, alone = ClickBlendRanker(signs=settings.signs, shown_on=log.shown_on), log._replace(model=None)
-        _taught(first, alone, seen, shown)
-        examination = tuple(min(1.0, max(_LEAST_LOOKED_AT, theta)) for theta in first.examined)
-    elif settings.history and log.origin in ("above", "place"):
-        tell("--history counts clicks at all positions alike: how often these are looked at is not known")
-    return functools.partial(histories_of, settings.history, examination if log.origin == "moved" else None)
-
-
-def _behind(histories: Sequence[Any], model: Any, log: ClickLog, plan: Any) -> Any:
-    """A new model behind histories, which refuses features that a log lacks, if this was asked for."""
-    model = behind(histories, model)
-    return declared(model, plan.features) if log.reading.strict else model
-
-
-def learner_for(origin: str, examination: tuple[float, ...] | None, ranker: str | None, signs: Mapping[str, int] | None) -> Any:
-    """A new model for lists of this origin, of the kind that was named, if any was."""
-    from online_rank import SwapRanker
-
-    if origin == "shuffled" and ranker is None:
-        return behind_map(SwapRanker, signs)
-    # In lists in random order each document is as often at each position as any other.
-    return examined(new_model("ndcg@10", ranker or "additive", signs), (1.0,) if origin == "shuffled" else examination)
-
-
-def _measured(
-    log: ClickLog, k: int, ranker: str | None, shown: bool | None, tell: Any
-) -> tuple[tuple[float, ...] | None, tuple[int, int] | None]:
-    """The examination by documents that moved, and how many pairs of all can be graded.
-
-    None if a log does not determine it, and the ranker does without.
-    """
-    from online_rank.feedback.judgements import n_judged
-
-    try:
-        positions = compared(log, k, shown)
-        return tuple(positions.known_examination), None if log.topic is None else n_judged(positions)
-    except ValueError as error:
-        if ranker is not None:
-            raise
-        tell(f"positions are learned with the features alone: {error}")
-        return None, None
-
-
-def _best(
-    models: dict[str, Any], log: ClickLog, seen: "Seen", passes: int, shown: bool | None, tell: Any
-) -> tuple[tuple[Any, HeldOut], Any]:
-    """The model that foretells held-out clicks best, taught, with these clicks; and the gain of the first document as shown."""
-    from online_rank.intervals import LossInterval
-
-    logged = LossInterval()
-
-    def read(number: int) -> Iterator[tuple[Any, Any]]:
-        for x, clicks in log.watched(f"learning from clicks, pass {number + 1}" if number else "learning from clicks", shown):
-            if not number:
-                logged.update(seen.scaled(clicks).gains[0])
-            yield x, clicks
-
-    return taught(models, seen.lists, passes, read, tell), logged
 
 
 def compared(log: ClickLog, k: int, shown: bool | None) -> Any:
@@ -450,93 +274,3 @@ def require_texts(topic: str | None, n_lists: int, n_without: int) -> None:
             f"none of {n_lists:,} lists has a text in column {topic!r}, and clicks are compared within one text: name another "
             "column (--topic), or give the queries of UBI with its events"
         )
-
-
-def _taught(model: Any, log: ClickLog, seen: Seen, shown: bool | None, learns: bool = True) -> tuple[Any, Any]:
-    """Teach the model the log; the gains of the first documents as shown and, where the log tells them, as it would rank."""
-    from online_rank.intervals import LossInterval
-    from online_rank.metrics import OffPolicyValue
-
-    logged, value = LossInterval(), OffPolicyValue() if log.origin != "moved" else None
-    for x, clicks in log.watched("learning from clicks" if learns else "testing", shown):
-        scaled_clicks = seen.scaled(clicks)
-        logged.update(scaled_clicks.gains[0])
-        if value is not None:
-            value.update(scaled_clicks, model.rank_one(x))
-        if learns:
-            model.learn_one(x, clicks)
-    return logged, value
-
-
-def _figures(logged: Any, value: Any) -> dict[str, Any]:
-    """The gain of the first document as shown, and as the model would rank."""
-    figures = {"gain_first": logged.mean, "logged_first": logged.interval()._asdict()}
-    return figures | ({} if value is None else {"value_first": value.interval()._asdict()})
-
-
-def _tested(model: Any, log: ClickLog, examination: tuple[float, ...] | None, shown: bool | None) -> dict[str, Any]:
-    """What the model earns on held-out lists, without learning from them."""
-    seen = log.examined(shown)
-    about = {"files": list(log.files), **seen._asdict()}
-    if examination is None:
-        logged, value = _taught(model, log, seen, shown, learns=False)
-        return about | _figures(logged, value) | {"verdict": against(logged, value, "the model", "the logged ranking")}
-    discounts, sums = 1.0 / np.log2(np.arange(2.0, seen.longest + 2.0)), np.zeros(2)
-    for x, clicks in log.watched("testing", shown):
-        places = {document: place for place, document in enumerate(model.rank_one(x))}
-        order = clicks.impression.order
-        positions = np.array(clicks.impression.positions or range(1, len(order) + 1))
-        looked_at = np.maximum(np.array(examination)[np.minimum(positions, len(examination)) - 1], _LEAST_LOOKED_AT)
-        attracted = np.array(clicks.gains) / looked_at
-        by_model = np.argsort(np.argsort([places[document] for document in order]))
-        sums += (attracted * discounts[: len(order)]).sum(), (attracted * discounts[by_model]).sum()
-    return about | dict(zip(("dcg_as_shown", "dcg_of_model"), (sums / seen.lists).tolist(), strict=True))
-
-
-def _page(folder: str, figures: dict[str, Any], log: ClickLog, model: Any, plan: Any) -> str:
-    """Write the page of `--report`; returns where it is."""
-    from online_rank.cli.report import write_figures
-
-    events = [f"{name}={worth:g}" for name, worth in (log.events or {}).items()]
-    settings = {"origin": SAYS[log.origin], **log.reading._asdict(), "events": events, "topic": log.topic}
-    return str(write_figures(folder, figures=figures, settings=settings, model=model, names=plan.features))
-
-
-def _print(report: dict[str, Any]) -> None:
-    """The figures for people."""
-    console = Console(highlight=False)
-    console.print(
-        f"[bold]{report['lists']:,}[/] lists of {report['documents']:,} documents, {report['clicked']:,} lists with a click"
-        + (f", {report['with_gaps']:,} with gaps" if report["with_gaps"] else "")
-        + (f"; {report['late']:,} events came after the window of their list" if report["late"] else "")
-    )
-    console.print(f"learned from {SAYS[report['origin']]}")
-    if "examination" in report:
-        console.print("examination of positions 1, 2, ...: " + ", ".join(f"{theta:.3f}" for theta in report["examination"]))
-    if report.get("trust"):
-        console.print(f"{report['trust']:.0%} of users click the first document because it is the first: this is no attraction")
-    gains = table("gain of the first document, per list", "mean", bold=("mean",))
-    test = report.get("test", {})
-    for of, figures, by in (
-        ("", report, "each list ranked by the model, then learned"),
-        ("held out, ", test, "ranked by the model"),
-    ):
-        for key, what in (("logged_first", "as shown"), ("value_first", by)):
-            if value := figures.get(key):
-                gains.add_row(of + what, f"{value['mean']:.4f} ({value['lower']:.4f} to {value['upper']:.4f})")
-    console.print(gains)
-    console.print(
-        "In brackets, 95 % intervals that are valid at any time"
-        + ("; the model's from the lists that begin as it would (OffPolicyValue)." if "value_first" in report else ".")
-    )
-    if "dcg_of_model" in test:
-        console.print(
-            f"held out: DCG of what attracts {test['dcg_of_model']:.4f} as the model ranks, {test['dcg_as_shown']:.4f} as "
-            "shown; an estimate, if the examination above is right"
-        )
-    console.print(report["verdict"] + (f"\nheld out: {test['verdict']}" if "verdict" in test else ""))
-    for line in report["next"]:
-        console.print(line)
-    for key, said in (("report", "report in"), ("saved", "saved to")):
-        if key in report:
-            console.print(f"{said} [bold]{report[key]}[/]")

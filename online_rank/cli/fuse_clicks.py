@@ -7,8 +7,9 @@ from typing import Any
 from rich.console import Console
 
 from online_rank.base import ranker_of, transformers_of
-from online_rank.cli.click_log import SAYS, ClickLog, Seen, against, compared, read_as
+from online_rank.cli.click_log import SAYS, ClickLog, Seen, compared, read_as
 from online_rank.cli.files import check_outputs
+from online_rank.cli.next_step import against
 from online_rank.cli.options import Clicks, Fusion, Written
 from online_rank.cli.printing import table
 from online_rank.cli.reading import Reading, look

@@ -30,7 +30,7 @@ def joined(
     from online_rank import AdditiveRanker
 
     histories, topic = histories_of(history, made.examination), str(log.topic)
-    log = log._replace(reading=log.reading._replace(features=None), model=behind(histories, AdditiveRanker()), missing="keep")
+    log = log._replace(reading=log.reading._replace(features=None), model=behind(histories, AdditiveRanker()))
     lists, capped = log.reader([topic, *caps]), Caps(caps)
     added = [name for step in histories for name in step.columns]
     names = [*(lists.plan.features if last else ()), *added]

@@ -1,4 +1,4 @@
-"""What to do next with a log of clicks: the last lines of `train --clicks`."""
+"""What a log of clicks decides, and what to do next with it: the last lines of `train --clicks`."""
 
 import math
 from collections.abc import Sequence
@@ -103,3 +103,16 @@ def lists_for(share: float, votes: float) -> int | None:
     left = PairedLosses(["model", "shown"], sums=[[1.0, share, share * (1.0 - share)]]).n_left("model", "shown")
     lists = None if left is None else math.ceil((1 + left) / votes)
     return None if lists is None or lists > _MOST_LISTS else lists
+
+
+def against(old: Any, new: Any, what: str, rival: str) -> str:
+    """Whether what is new is known to earn more than what is old, or less, in words; `old` and `new` have intervals."""
+    if old is None or new is None:
+        return f"this log cannot tell whether {what} beats {rival}: its lists were not drawn. Compare them on live traffic"
+    a, b = old.interval(0.975), new.interval(0.975)
+    told = f"{b.lower:.4f} to {b.upper:.4f} against {a.lower:.4f} to {a.upper:.4f}, at 95 % together"
+    if b.lower > a.upper:
+        return f"{what} beats {rival}: {told}"
+    if b.upper < a.lower:
+        return f"{what} is WORSE than {rival}: {told}"
+    return f"this log cannot tell whether {what} beats {rival}: {told}"

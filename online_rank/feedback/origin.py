@@ -87,8 +87,9 @@ class OriginTest:
         self._wealth = np.zeros((len(_SAYS), len(_SHARES)))
         self._sums = np.zeros(len(_SAYS))
         self._rows: list[list[tuple[float, int, str]]] = [[] for _ in _SAYS]
-        # The last list for each set of candidates, and how many came again, and how many of these were equal.
-        self._last: dict[frozenset[Hashable], tuple[Hashable, ...]] = {}
+        # The last list for each set of candidates, and how many came again, and how many of these were equal. By their hashes,
+        # as most of a log may be lists that never come again; the order itself only where bets need it.
+        self._last: dict[int, tuple[Hashable, ...] | int] = {}
         self._again = self._equal = 0
         # The number of lists with each document, and the sum of its places; of features, their mean products with places.
         self._places: dict[Hashable, tuple[int, float]] = {}
@@ -125,20 +126,21 @@ class OriginTest:
         m = len(candidates)
         self.n += 1
         self.n_alone += m == 1
-        key = frozenset(candidates)
+        key, order = hash(frozenset(candidates)), shown.order if chances is not None else hash(shown.order)
         before = self._last.get(key)
         if before is not None:
             self._again += 1
-            self._equal += before == shown.order
+            self._equal += before == order
         X = np.zeros((m, 0)) if X is None else X
         if chances is not None:
             left = [m if marginal else m - p for p in range(len(shown.order))]
             _require_chance(shown, chances, left, where)
-            targets = [before or (), self._foreseen(candidates, X)] if m > 1 else [(), ()]
+            again = before if isinstance(before, tuple) else ()
+            targets = [again, self._foreseen(candidates, X)] if m > 1 else [(), ()]
             numbers = _numbers(shown.order, np.array(chances), np.array(left), targets, marginal)
             self._bet(numbers, where)
             self._meet(candidates, shown.order, X)
-        self._last[key] = shown.order
+        self._last[key] = order
 
     def finish(self, *, moved: bool = True) -> None:
         """Raise ValueError if the log had no lists, nothing to compare, or only lists that come again as they were.

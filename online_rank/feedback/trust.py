@@ -21,7 +21,8 @@ class Looked(NamedTuple):
     Attributes
     ----------
     examination : tuple of float
-        How often each position is looked at, over the first; down to the lowest with a click.
+        How often each position is looked at, over the first; down to the lowest with a click. A position between others at
+        which nothing was displayed takes a value between theirs.
     trust : float
         The share of users who click the first document because it is the first, whether it attracts them or not.
     """
@@ -81,7 +82,9 @@ def looked_at(scores: np.ndarray, places: np.ndarray, clicks: np.ndarray) -> Loo
     theta, likelihoods = _fitted(shown, clicked, _TRUST if first == 0 else _TRUST[:1])
     best = int(likelihoods.argmax())
     best = best if likelihoods[best] > likelihoods[0] + _EVIDENCE else 0
-    return Looked((1.0,) * first + tuple(theta[best].tolist()), float(_TRUST[best]))
+    known = np.flatnonzero(shown.any(axis=0))
+    examination = np.interp(np.arange(n - first), known, theta[best][known])
+    return Looked((1.0,) * first + tuple(examination.tolist()), float(_TRUST[best]))
 
 
 def _tables(scores: np.ndarray, places: np.ndarray, clicks: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:

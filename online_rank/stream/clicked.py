@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 
 from online_rank import arguments
+from online_rank.base import abilities_of
 from online_rank.base.draws import counted_generator
 from online_rank.feedback import Clicks, Impression
 from online_rank.feedback.exploring import FEW, HELD_BACK
@@ -77,8 +78,9 @@ class ClickedLists(Lists, Iterator[tuple[Block, Clicks]]):
         gains = [self._gain(value, partial(rows.where, i)) for i, value in enumerate(rows.more[str(self.plan.of("click"))])]
         rows, positions, gains = self._one_each(rows, positions, gains)
         X, docids, more, where = rows.X, rows.docids, rows.more, rows.where
-        if self._options.missing == "zero":
-            X = np.where(np.isnan(X), 0.0, X)
+        if self._options.missing == "zero" and (absent := np.isnan(X)).any():
+            X = np.where(absent, 0.0, X)
+            self._warn_of_missing(rows)
         shown = sorted((i for i, position in enumerate(positions) if position), key=lambda i: positions[i] or 0)
         for i, position in enumerate(positions):
             if not position and gains[i] > 0.0 and (shown or position == 0):
@@ -89,7 +91,7 @@ class ClickedLists(Lists, Iterator[tuple[Block, Clicks]]):
         for i, j in pairwise(shown):
             if positions[i] == positions[j]:
                 what = f"documents {docids[i]!r:.60} and {docids[j]!r:.60} are both at position {positions[i]}"
-                raise ReadError(f"{where(j)}: {what} ({where(i)})")
+                raise ReadError(f"{where(j)}: {what} ({where(i)}); over several pages, positions count on")
         # Documents with equal scores keep their order. Rankers would seem to foresee the order of the list shown.
         by_id = sorted(range(len(docids)), key=docids.__getitem__)
         ids = tuple(docids[i] for i in by_id)
@@ -123,10 +125,10 @@ class ClickedLists(Lists, Iterator[tuple[Block, Clicks]]):
         of: dict[str, int] = {}
         for i, docid in enumerate(rows.docids):
             first = of.setdefault(docid, i)
-            if not docid or (first != i and self._events is None):
-                what = (
-                    f"document {docid!r} is missing, or stands twice in its list (rows that are events need events=, --event)"
-                )
+            if not docid:
+                raise ReadError(f"{rows.where(i)}: {self.plan.of('document')!r}, the document, is missing")
+            if first != i and self._events is None:
+                what = f"document {docid!r:.60} stands twice in its list (rows that are events need events=, --event)"
                 raise ReadError(f"{rows.where(i)}: {what}")
             if positions[first] is None and positions[i] is not None:
                 of[docid], gains[i] = i, max(gains[first], gains[i])
@@ -162,12 +164,17 @@ class ClickedLists(Lists, Iterator[tuple[Block, Clicks]]):
     def _gain(self, value: Any, where: Any) -> float:
         if value is None or value != value or value == "":
             return 0.0
-        if not isinstance(value, str):
-            return float(value)
-        if self._events is None or value not in self._events:
-            given = "no events are given" if self._events is None else f"events has {', '.join(map(repr, self._events))}"
-            raise ReadError(f"{where()}: {value!r:.60} in column {self.plan.of('click')!r} has no value: {given}")
-        return float(self._events[value])
+        name = value if isinstance(value, str) else f"{float(value):g}"  # codes of events may be numbers
+        if self._events is None:
+            try:
+                return float(value)
+            except ValueError:
+                told = "no events are given: say what each is worth, events= (--event NAME=VALUE)"
+        elif name in self._events:
+            return float(self._events[name])
+        else:
+            told = f"events has {', '.join(map(repr, self._events))}"
+        raise ReadError(f"{where()}: {name!r:.60} in column {self.plan.of('click')!r} has no value: {told}")
 
 
 def _planned(table: Table, options: Options) -> Plan:
@@ -223,7 +230,7 @@ def read_clicks(
     features: Sequence[str] | None = None,
     exclude: Collection[str] = (),
     context: Sequence[str] = (),
-    missing: str = "zero",
+    missing: str | None = None,
     model: Any = None,
     repeated_qid: Repeated = "error",
     skip_bad: float = 0.0,
@@ -281,7 +288,7 @@ def read_clicks(
         The columns with what is known of the query itself, such as who asked: the same in all rows of a list.
     missing
         How to treat missing values of features: `"zero"` reads 0, `"keep"` keeps NaN, for models that take it, and `"error"`
-        refuses them.
+        refuses them. None keeps them for a `model` that takes them, and reads 0 without one.
     model
         A model that has learned: the features are those that it has learned from, as far as they are there.
     repeated_qid
@@ -322,7 +329,7 @@ def read_clicks(
     (('a', 'b', 'c'), ('bm25',), [[2.0], [5.0], [1.0]])
     """
     arguments.choice("propensity_of", propensity_of, _KINDS)
-    arguments.choice("missing", missing, ("zero", "keep", "error"))
+    arguments.choice("missing", missing, ("zero", "keep", "error"), optional=True)
     arguments.choice("repeated_qid", repeated_qid, get_args(Repeated))
     arguments.flag("shuffled", shuffled)
     if shuffled and propensity is not None:
@@ -341,8 +348,9 @@ def read_clicks(
     if window is not None and event_time is None:
         raise ValueError("window needs the column of times, event_time= (--event-time)")
     named = {"query": query, "document": document, "position": position, "click": click, "propensity": propensity}
+    usual = "keep" if model is not None and abilities_of(model).takes_missing else "zero"
     options = options_of(
-        model, {**named, "event time": event_time}, features, exclude, context,
-        missing=missing, repeated_qid=repeated_qid, skip_bad=skip_bad,
+        model, {**named, "event time": event_time}, features, exclude, context, missing=missing or usual,
+        tells_missing=missing is None and model is not None, repeated_qid=repeated_qid, skip_bad=skip_bad,
     )  # fmt: skip
     return ClickedLists(sources, options, events, "shuffled" if shuffled else propensity_of, window)

@@ -58,7 +58,7 @@ class Lists:
         self._options = options
         self.n_bad = self._n_lists = self._n_sized = self._file = 0
         self._trimmed, self._pace = Trimmed(), Pace()
-        self._told_of: set[str] = set()
+        self._told_of, self._told = set[str](), set[str]()
         self.watch: Callable[[int, dict[str, Any]], None] | None = None
         self._open = self._opened(self._sources[0])
         try:
@@ -69,6 +69,17 @@ class Lists:
         except BaseException:
             self._open.close()
             raise
+
+    def _warn_once(self, of: str, text: str) -> None:
+        if of not in self._told:
+            self._told.add(of)
+            warnings.warn(text, ReadWarning, stacklevel=5)
+
+    def _warn_of_missing(self, rows: Rows) -> None:
+        """Warn, once, that missing values of this query and others are read as 0, unless the user asked for that."""
+        if self._options.tells_missing:
+            what = "missing values count as 0, since the model does not take them"
+            self._warn_once("missing", f"{rows.where(0)}, the query there: {what}")
 
     @property
     def n_trimmed(self) -> int:

@@ -1,7 +1,7 @@
 """Click logs as applications write them: a JSON object for each list, with its hits and the clicks on them."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from online_rank.stream.objects import objects_of
 from online_rank.stream.roles import recognised
@@ -16,7 +16,8 @@ class NestedLog:
     """Lists of hits as a frame of rows, a document each, with the columns `query`, `document`, `position` and `click`.
 
     Other fields of a list, such as its text or its user, are columns that all of its rows share; other fields of a hit are
-    columns, too, and count before the list's. A list without a common name of a query is called by its number.
+    columns, too, and count before the list's. A list without a common name of a query is called by its number. A hit is at its
+    position, if it has a number with a common name of one, and otherwise at its place in the list of hits.
 
     Parameters
     ----------
@@ -26,6 +27,8 @@ class NestedLog:
         The field with the list as displayed: ids, or objects with an id.
     clicked
         The field with the ids of the documents that were clicked; a list without it has no clicks.
+    query, document, position
+        The fields of a list's id, and of a hit's id and position; None: common names.
 
     Raises
     ------
@@ -44,14 +47,23 @@ class NestedLog:
     #: The format of the files.
     form = "JSON lines, a list of hits each"
 
-    def __init__(self, sources: Sequence[Any], hits: str, clicked: str) -> None:
+    def __init__(
+        self,
+        sources: Sequence[Any],
+        hits: str,
+        clicked: str,
+        query: str | None = None,
+        document: str | None = None,
+        position: str | None = None,
+    ) -> None:
         self.name = ", ".join(map(name_of, sources))
         self.schema: Mapping[str, Any] = {}
         self._places: list[str] = []
+        fields = _Fields(hits, clicked, query, document, position)
         rows, met = [], set[str]()
         for number, (where, record) in enumerate(_objects(sources)):
             met.update(record)
-            for row in _rows(record, hits, clicked, number, where):
+            for row in _rows(record, fields, number, where):
                 rows.append(row)
                 self._places.append(where)
         if missing := [repr(name) for name in (hits, clicked) if name not in met]:
@@ -79,32 +91,60 @@ def _objects(sources: Sequence[Any]) -> Iterator[tuple[str, dict[str, Any]]]:
             text.close()
 
 
-def _rows(record: Mapping[str, Any], hits: str, clicked: str, number: int, where: str) -> Iterator[dict[str, Any]]:
+class _Fields(NamedTuple):
+    """The names of fields: of a list, and of a hit; None for common names."""
+
+    hits: str
+    clicked: str
+    query: str | None
+    document: str | None
+    position: str | None
+
+
+def _rows(record: Mapping[str, Any], names: _Fields, number: int, where: str) -> Iterator[dict[str, Any]]:
     """The rows of a list."""
+    hits, clicked = names.hits, names.clicked
     shown, clicks = record.get(hits) or [], record.get(clicked) or []
     for name, value in ((hits, shown), (clicked, clicks)):
         if not isinstance(value, list):
             raise ReadError(f"{where}: {name} is of type {type(value).__name__}; it is a list")
     about = {name: value for name, value in record.items() if not isinstance(value, list | dict)}
-    query = recognised(about, "query", ())
+    query = names.query or recognised(about, "query", ())
+    if query is not None and query not in about:
+        raise ReadError(f"{where}: no field {query!r}; there are {', '.join(map(repr, about))}")
     about = {"query": number if query is None else about.pop(query)} | about
-    documents = [_document(hit, f"{where}: hit {i}") for i, hit in enumerate(shown, start=1)]
-    chosen = {str(_document(click, f"{where}: click {i}")[0]) for i, click in enumerate(clicks, start=1)}
+    documents = [_document(hit, names.document, f"{where}: hit {i}") for i, hit in enumerate(shown, start=1)]
+    chosen = {str(_document(click, names.document, f"{where}: click {i}")[0]) for i, click in enumerate(clicks, start=1)}
     if others := sorted(chosen - {str(document) for document, _ in documents}):
+        if hits not in record:
+            raise ReadError(f"{where}: no field {hits!r}; there are {', '.join(map(repr, record))}")
         raise ReadError(f"{where}: {clicked} has {others[0]!r:.60}, which is not among {hits}")
-    for position, (document, fields) in enumerate(documents, start=1):
-        row = {"document": document, "position": position, "click": float(str(document) in chosen)}
-        yield about | fields | row
+    places = [_position(fields, names.position, f"{where}: hit {i}") for i, (_, fields) in enumerate(documents, start=1)]
+    if names.position is None and all(place is None for place in places):
+        places = [*range(1, len(documents) + 1)]
+    for position, (document, fields) in zip(places, documents, strict=True):
+        own = {"query": about["query"], "document": document, "position": position, "click": float(str(document) in chosen)}
+        yield about | fields | own
 
 
-def _document(hit: Any, where: str) -> tuple[Any, dict[str, Any]]:
+def _position(fields: dict[str, Any], named: str | None, where: str) -> Any:
+    """The position of a hit, taken from its fields; None without one. Raises ReadError without the field that was named."""
+    name = named or recognised(fields, "position", ())
+    if named is not None and named not in fields:
+        raise ReadError(f"{where} has no field {named!r}; there are {', '.join(map(repr, fields))}")
+    if name is None or (named is None and type(fields[name]) not in (int, float)):
+        return None
+    return fields.pop(name)
+
+
+def _document(hit: Any, named: str | None, where: str) -> tuple[Any, dict[str, Any]]:
     """The id of a hit, and its other fields. Raises ReadError without an id."""
     if isinstance(hit, str | int) and not isinstance(hit, bool):
         return hit, {}
     if not isinstance(hit, dict):
         raise ReadError(f"{where} is of type {type(hit).__name__}; it is an id, or an object with one")
-    name = recognised(hit, "document", ()) or (_ID if _ID in hit else None)
-    if name is None or hit[name] is None:
+    name = named or recognised(hit, "document", ()) or _ID
+    if hit.get(name) is None:
         raise ReadError(f"{where} has no id: it has {', '.join(map(repr, hit)) or 'nothing'}")
     fields = {key: value for key, value in hit.items() if key != name and not isinstance(value, list | dict)}
     return hit[name], fields

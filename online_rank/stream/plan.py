@@ -301,15 +301,15 @@ def plan_of(table: Any, named: Mapping[str, str | None], options: Options) -> Pl
         _require_texts(table, options.kinds)
     roles: dict[str, str] = {column: "part of a vector" for parts in joined.values() for column in parts}
     roles |= {column: "context" for column in vectors_of_queries(table, options) if column not in roles}
+    features = None if features is None else [name for name in features if name not in joined]
+    _require_columns(table, [*filter(None, named.values()), *options.context, *(features or ()), *exclude])
     for role, column in [*named.items(), *(("context", column) for column in options.context)]:
         if column is not None:
-            _require_columns(table, [column])
             if column in roles:
                 raise ValueError(f"{table.name}: column {column!r} cannot be {roles[column]} and {role} at once")
             roles[column] = role
     keys = [key for key in options.keys if key not in roles and key != DOCUMENT]
-    features = None if features is None else [name for name in features if name not in joined]
-    _require_columns(table, [*(features or ()), *exclude, *keys])
+    _require_columns(table, keys)
     if features is not None and len(set(features)) < len(features):
         raise ValueError("features names a column twice")
     for column in features or ():

@@ -63,7 +63,7 @@ class Queries(Lists, Iterator[tuple[Any, ...]]):
 
     def __init__(self, sources: Sequence[Any], options: Options, group: Any) -> None:
         super().__init__(sources, options, group)
-        self.n_missing, self._told = 0, set[str]()
+        self.n_missing = 0
         self._ahead: collections.deque[Rows] = collections.deque()
         self._error: ReadError | None = None
         self._found = self._made()
@@ -127,18 +127,11 @@ class Queries(Lists, Iterator[tuple[Any, ...]]):
             self.n_missing += int(np.count_nonzero(absent))
             if self._options.missing == "zero":
                 rows.X[absent] = 0.0
-                if self._options.tells_missing:
-                    what = "missing values count as 0, since the model does not take them"
-                    self._warn_once("missing", f"{rows.where(0)}, the query there: {what}")
+                self._warn_of_missing(rows)
         if (twice := first_repeated(docids)) is not None:
             _require_one_grade(qid, docids, rows.y)
             self._warn_once("twice", f"query {qid} has document {twice!r} several times")
         return rows
-
-    def _warn_once(self, of: str, text: str) -> None:
-        if of not in self._told:
-            self._told.add(of)
-            warnings.warn(text, ReadWarning, stacklevel=5)
 
     def _query(self, rows: Rows) -> tuple[Any, ...]:
         options = self._options

@@ -181,7 +181,7 @@ class Table:
             yield from self._of_objects(array_of(text))
             return
         pa, reader = arrow(), arrow("pyarrow.json")
-        schema = None
+        schema, order = None, dict[str, int]()
         for block, first in text.blocks():
             if not block.strip():
                 continue
@@ -190,6 +190,7 @@ class Table:
                 self.of_queries = any(name in found for name in _DOCUMENTS)
                 # Otherwise, texts that look like times would become times, and ids change.
                 schema = pa.schema([(name, pa.string()) for name, value in found.items() if isinstance(value, str)])
+                order = {name: i for i, name in enumerate(found)}
             objects = ((f"{self.name}, line {line}", json_of(self.name, line, each)) for line, each in lines_of(block, first))
             if self.of_queries or has_changing_names(block):
                 yield from self._of_objects(objects, schema)
@@ -206,6 +207,8 @@ class Table:
             except (pa.ArrowInvalid, UnicodeDecodeError):
                 yield from self._of_objects(objects, schema)
                 continue
+            # pyarrow puts columns of the schema first.
+            rows = rows.select(sorted(rows.column_names, key=lambda name: order.get(name, len(order))))
             yield Batch(rows, places_of(self.name, block, first, ",", False))
 
     def _of_objects(self, objects: Iterator[tuple[str, dict[str, Any]]], schema: Any = None) -> Iterator[Batch]:

@@ -119,6 +119,11 @@ def test_the_model_of_a_log_by_its_origin_and_the_ranker_named(origin, named, ki
     ("arguments", "message"),
     [
         (["--clicks", "above"], "no column 'propensity'"),
+        (
+            ["--clicks", "moved", "--position", "at", "--click", "hit", "--features", "y"],
+            "no columns 'at', 'hit', 'y'; there are",
+        ),
+        (["-", "--clicks", "moved"], "a log of clicks is read several times: give a file in place of standard input"),
         (["--clicks", "shuffled", "--topic", "topic"], "--topic is for --clicks moved"),
         (["--clicks", "shuffled", "--examination", "none"], "--examination is for --clicks moved"),
         (["--clicks", "moved", "--ranker", "blend", "--sign", "x=+"], "a blend has trees, which keep no sign"),
@@ -432,6 +437,45 @@ def test_what_the_next_step_names_is_done_with_texts(tmp_path, capsys):
     code, _, err = run(capsys, tmp_path / "log.csv", "--clicks", "shuffled", "--exclude", "propensity", "--event", "click=1")
     assert code == 2
     assert "the lists were not drawn as claimed" in err
+
+
+@pytest.mark.parametrize("origin", ["moved", "above"])
+def test_categories_next_to_numbers(origin, folder, tmp_path, capsys):
+    """Lists with probabilities raised AttributeError; true and false after a click passed for a category."""
+    log = pd.read_csv(folder / f"{origin}.csv", index_col=0)[:1800]
+    some = log.click.eq("click") & (np.random.default_rng(0).random(len(log)) < 0.7)
+    log.assign(city=np.random.default_rng(1).choice(["Ulm", "Graz"], len(log)), applied=some).to_csv(
+        tmp_path / "log.csv", index=False
+    )
+    options = ("--clicks", origin, *OPTIONS.get(origin, ("--exclude", "topic")), "--event", "click=1", "--json")
+    code, _, err = run(capsys, tmp_path / "log.csv", *options)
+    assert code == 0, err
+    assert "2 features: x, city\n" in err
+    assert "foretells the clicks, as what is known only after them: applied (100.0%" in err
+
+
+def test_flat_lines_of_json_teach_the_model_that_csv_teaches(tmp_path, capsys):
+    """Texts came before numbers, which changed the model; missing values were learned as 0."""
+    log = log_of(True, 60).drop(columns=["above", "place"])
+    log.insert(5, "kind", np.where(log.index % 2, "a", "b"))
+    log = log.assign(click=log.click.eq("click") * 1, x=log.x.round(6).where(log.index % 7 > 0))
+    log.to_csv(tmp_path / "log.csv", index=False)
+    log.to_json(tmp_path / "log.jsonl", orient="records", lines=True, double_precision=15)
+    for form in ("csv", "jsonl"):
+        given = ("--clicks", "moved", "--topic", "topic", "--quiet", "--save", tmp_path / f"{form}.model")
+        assert run(capsys, tmp_path / f"log.{form}", *given)[0] == 0
+    of_csv, of_json = ((tmp_path / f"{form}.model").read_bytes() for form in ("csv", "jsonl"))
+    assert of_csv == of_json
+
+
+def test_lists_without_a_position_are_counted(tmp_path, capsys):
+    log = log_of(True, 60).drop(columns=["above", "place"])
+    log.loc[log["query"].isin(["r3", "r5"]), ["position", "click"]] = None
+    log.to_csv(tmp_path / "log.csv", index=False)
+    code, out, err = run(capsys, tmp_path / "log.csv", "--clicks", "moved", "--topic", "topic", "--event", "click=1", "--json")
+    assert code == 0
+    assert "left out are lists of which no row has a position: 2\n" in err
+    assert (json.loads(out)["lists"], json.loads(out)["empty"]) == (58, 2)
 
 
 def test_a_log_without_a_click_is_refused(tmp_path, capsys):

@@ -125,6 +125,9 @@ def test_positions_of_a_log_without_movement_are_learned_before_a_history(run, t
     assert first.examination == second.examination
     assert first.examination[0] == 1.0
     assert second.by == ("document", "user")
+    # The features may be categories alone: these were refused as texts.
+    code, _, err = run("train", *log, "--features", "brand", "-q")
+    assert code == 0, err
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ def test_a_dry_run_shows_what_was_recognised(run, folder):
 def test_a_column_that_is_not_there_is_named(run, folder):
     code, _, err = run("train", "odd.csv", "--clicks", "moved", "--examination", "none")
     assert code == 2
-    assert "odd.csv: no column 'query'; there are 'visit', 'vacancy', 'row_on_page'" in err
+    assert "odd.csv: no columns 'query', 'document', 'position', 'click'; there are 'visit', 'vacancy', 'row_on_page'" in err
     code, _, err = run("train", "common.csv", "--clicks", "moved", "--examination", "none", "--position", "place")
     assert code == 2
     assert "common.csv: no column 'place'" in err

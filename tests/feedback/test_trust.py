@@ -53,3 +53,9 @@ def test_places_below_the_last_click_and_above_the_first_one():
     places, clicks = np.tile(np.arange(4), 100), np.tile([0.0, 1.0, 0.5, 0.0], 100)
     found = looked_at(np.zeros(400), places, clicks)
     assert found.examination == pytest.approx((1.0, 1.0, 0.5), rel=1e-3)
+
+
+def test_a_place_at_which_nothing_was_displayed_is_not_unseen():
+    # An advertisement stands at the second place: it was printed as 0, as if nobody ever looked there.
+    places, clicks = np.tile([0, 2], 100), np.tile([1.0, 0.5], 100)
+    assert looked_at(np.zeros(200), places, clicks).examination == pytest.approx((1.0, (1.0 + 0.5) / 2, 0.5), rel=1e-3)

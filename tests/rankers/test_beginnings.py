@@ -7,7 +7,7 @@ import online_rank
 from online_rank import ClickPerceptron, GradientRanker, PerceptronRanker, RunFeatures, Runs, SwapRanker
 from online_rank.base import ranker_of
 from online_rank.base.schema import declared_state
-from online_rank.cli.click_log import learner_for
+from online_rank.cli.train_clicks import learner_for
 from online_rank.rankers.rules import RULES, SWAP_BEGINNING, rule_weights
 
 RUNS = ["bm25", "vector", "recent"]

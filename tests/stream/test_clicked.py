@@ -1,13 +1,14 @@
 """Logs of clicks in tables."""
 
 import math
+import warnings
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
 
-from online_rank import ClickPerceptron, SwapRanker
+from online_rank import ClickBlendRanker, ClickPerceptron, SwapRanker
 from online_rank.feedback import Impression
 from online_rank.stream import ReadError, ReadWarning, read_clicks
 
@@ -91,7 +92,8 @@ def test_a_single_slot_teaches_or_is_refused_with_the_reason(model):
 @pytest.mark.parametrize(
     ("change", "options", "message"),
     [
-        ({"document": ["a", "a", "c", "a", "d"]}, {}, "row 2.*document 'a' is missing, or stands twice"),
+        ({"document": ["a", "a", "c", "a", "d"]}, {}, "row 2: document 'a' stands twice in its list"),
+        ({"document": ["a", None, "c", "a", "d"]}, {}, "row 2: 'document', the document, is missing"),
         ({"position": [1, 1, None, 1, 2]}, {}, "row 2: documents 'a' and 'b' are both at position 1"),
         ({"position": [1.5, 1, None, 1, 2]}, {}, r"row 1: position is 1\.5"),
         ({"click": [-1.0, 0, None, 0, 0]}, {}, "gains: document 'a' has -1"),
@@ -214,6 +216,18 @@ def test_events_by_name_have_the_given_values(form, tmp_path):
         read_clicks(table, events={"click": -1.0})
 
 
+def test_codes_of_events_have_their_values_and_one_odd_click_is_named():
+    """Numbers of events counted as clicks of that size, and one text among numbers made each number an error."""
+    codes = pl.DataFrame({**LOG, "click": [2, 0, None, 1, 0]})
+    read = read_clicks(codes, features=["bm25"], events={"0": 0, "1": 1, "2": 5})
+    assert [clicks.gains for _, clicks in read] == [(0.0, 5.0), (1.0, 0.0)]
+    with pytest.raises(ReadError, match="row 1: '2' in column 'click' has no value: events has 'click'"):
+        list(read_clicks(codes, features=["bm25"], events={"click": 1}))
+    texts = pl.DataFrame({**LOG, "click": ["1", "0", None, "1", "maybe"]})
+    with pytest.raises(ReadError, match=r"row 5: 'maybe' in column 'click' has no value: .*\(--event NAME=VALUE\)"):
+        list(read_clicks(texts, features=["bm25"]))
+
+
 def test_lists_that_come_back_or_are_out_of_order_are_refused():
     frame = pl.DataFrame(LOG)
     with pytest.raises(ReadError, match="row 4: query r1 comes back after another one; sort the rows by 'query'"):
@@ -283,6 +297,17 @@ def test_missing_values_are_zero_or_refused():
         list(read_clicks(pl.DataFrame(LOG), features=["bm25"], missing="error"))
     with pytest.raises(ValueError, match="missing is 'mean'"):
         read_clicks(pl.DataFrame(LOG), missing="mean")
+
+
+@pytest.mark.parametrize(("model", "missing"), [(None, 0.0), (ClickPerceptron(), 0.0), (ClickBlendRanker(), math.nan)])
+def test_missing_values_are_read_as_the_model_takes_them(model, missing):
+    """A model that takes missing values learned 0 from a log, and met missing values when it ranked."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        found = [x for x, _ in read_clicks(pl.DataFrame(LOG), features=["bm25"], model=model)]
+    assert found[1].X[:, 0].tolist() == pytest.approx([missing, 3.0], nan_ok=True)
+    said = ["missing values count as 0, since the model does not take them" in str(one.message) for one in told]
+    assert said == ([True] if isinstance(model, ClickPerceptron) else [])
 
 
 def test_a_list_that_contradicts_itself_is_left_out_up_to_a_share(tmp_path):

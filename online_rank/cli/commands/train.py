@@ -32,7 +32,7 @@ def train(
 
     settings = Settings.of(training)
     if log.clicks is not None:
-        from online_rank.cli.click_log import learn
+        from online_rank.cli.train_clicks import learn
 
         refuse_others(context, _WITH_CLICKS, "--clicks")
         learn(log, settings, output, settings.ranker if is_given(context, "ranker") else None)
