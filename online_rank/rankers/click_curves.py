@@ -54,8 +54,8 @@ class ClickCurves(CurvedRanker):
     - Words of texts, and levels beyond `max_levels`, get a column once 20 lists with clicks showed them, the most frequent
       first. With a text in the context, texts have the share of its words, and whether they stand in a row.
     - Vectors have the columns of `AdditiveRanker`, learned from clicks less the mean of their position.
-    - There are at most `max_columns` columns. Ranks and ramps leave room for features that come later; a feature that finds no
-      room does not count.
+    - There are at most `max_columns` columns. Ranks and ramps leave room for features that come later, and so does each query
+      that brings very many; a feature that finds no room does not count.
 
     Parameters
     ----------
@@ -278,21 +278,29 @@ class ClickCurves(CurvedRanker):
         self._drawn = None
 
     def _choose_columns(self, X: np.ndarray, tokens: Any, shown: np.ndarray) -> None:
-        """Give features and words their columns, as far as there is room: features first, ramps last."""
+        """Give features and words their columns, as far as there is room: features first, ramps last.
+
+        Only features of displayed documents get some. A query that brings more than half of the room that is left fills that
+        half: nobody's invented features take the room of all others.
+        """
         taken = self._taken.copy()
         numbers = np.array([not is_level(name) for name in own_names(self)], dtype=bool)
         # Missing in all documents it tells them apart as little as a feature that nobody has met.
         missing = np.isnan(X[shown])
         lacked = missing.any(axis=0) & ~missing.all(axis=0)
+        here = np.where(numbers, ~missing.all(axis=0), (X[shown] > 0.0).any(axis=0))
         n = first = self._ridge.n_features
+        most = self.max_columns
+        if 2 * np.count_nonzero(here & (taken[:, _LINE] < 0)) > most - n:
+            most -= (most - n) // 2
         for columns, which, left in (
-            (slice(_LINE, _RANK), np.ones(len(taken), dtype=bool), 0),
-            (slice(_RANK, _LACKED), numbers, _LEFT_BY_RANKS),
+            (slice(_LINE, _RANK), here, 0),
+            (slice(_RANK, _LACKED), here & numbers, _LEFT_BY_RANKS),
             (slice(_LACKED, _RAMPS), numbers & lacked, _LEFT_BY_RANKS),
-            (slice(_RAMPS, _N_OWN), numbers, _LEFT_BY_RAMPS),
+            (slice(_RAMPS, _N_OWN), here & numbers, _LEFT_BY_RAMPS),
         ):
             own = taken[:, columns]
-            wanted = np.flatnonzero(which & (own[:, 0] < 0))[: max(self.max_columns - left - n, 0) // own.shape[1]]
+            wanted = np.flatnonzero(which & (own[:, 0] < 0))[: max(most - left - n, 0) // own.shape[1]]
             own[wanted] = np.arange(n, n + own[wanted].size).reshape(own[wanted].shape)
             n += own[wanted].size
         wanted_words = np.zeros(0, dtype=np.int64)

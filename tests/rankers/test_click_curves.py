@@ -124,6 +124,22 @@ def test_columns_stay_within_the_limit_and_features_come_first(monkeypatch):
     assert model.n_columns == 36
 
 
+def test_the_features_of_one_query_do_not_take_the_room_of_all_others():
+    """One list with 1,000 invented features took all 512 columns: nothing more was learned of any other feature."""
+
+    def documents(i, rng):
+        return {d: {f"x{j}": float(rng.normal()) for j in range(4)} for d in "pqr"}
+
+    model = ClickCurves()
+    junk = {d: {f"junk {j}": float(i * j % 7) for j in range(1000)} for i, d in enumerate("pqr")}
+    model.learn_one(junk, Impression(("p", "q", "r")).clicked(["q"]))
+    assert model.n_columns == 256
+    taught(model, 30, documents, lambda x: x["x0"] > 0.0)
+    names = model.feature_names
+    # A line, a rank and five ramps for each.
+    assert (model._taken[[names.index(f"x{j}") for j in range(4)]][:, [0, 1, 3, 4, 5, 6, 7]] >= 0).all()
+
+
 @pytest.mark.slow
 def test_it_is_saved_continues_to_the_bit_and_refused_queries_change_nothing(tmp_path):
     def documents(i, rng):
