@@ -57,6 +57,8 @@ _READ = 256
 _READ_BYTES = 1 << 25
 #: Clicked documents and events that count from one session or user in a day, and most of these that are counted.
 MOST_EVIDENCE, _MOST_KEPT = 100, 100_000
+#: The most that the engagement with a document counts, in (geometric) means of earlier clicks, and how many clicks these are.
+_MOST_ENGAGEMENT, _CLICKS = 20.0, 1000.0
 #: Most sessions and users that were limited and are counted one by one.
 _MOST_LIMITED = 1000
 
@@ -77,6 +79,7 @@ class ServiceState(Counted):
         _evidence_day=Count(),
         _shares=DictOf(Plain(), Count()),
         _contested=DictOf(Plain(), TupleOf(Text("category", "number"), Real(low=0.0), Real(low=0.0)), optional=True),
+        _engagement=TupleOf(Real(low=0.0), Real()),
         _promoted=Text(optional=True),
         replaced=Derived(),
         _target=Derived(),
@@ -98,6 +101,8 @@ class ServiceState(Counted):
     _shares: Any = None
     #: Features of which queries had values of another kind than the models know, and the evidence for it (`ModelKinds`).
     _contested: Any = None
+    #: The weight of clicked documents, and the sum of the logarithms of the engagement with them.
+    _engagement: tuple[float, float] = (1.0, 0.0)
     #: Sessions and users, by their digests, whose feedback was refused beyond their share, and how often since the start.
     limited_by: Any = None
     #: Odd values since the start, by feature (`odd.fitted`).
@@ -166,6 +171,7 @@ class ServiceState(Counted):
         self._evidence_day = 0
         self._shares = {}
         self._contested = {}
+        self._engagement = (1.0, 0.0)
 
     @property
     def models(self) -> list[Any]:
@@ -379,6 +385,19 @@ class ServiceState(Counted):
             del known[key]
         for key in keys:
             known[key] = known.get(key, 0) + max(n, 1)
+
+    def bounded(self, clicked: Any) -> Any:
+        """Clicks whose engagement is bounded by what is usual, which begins with 1. What undoes it is recorded before."""
+        weight, logarithms = self._engagement
+        mean, far = logarithms / weight, math.log(_MOST_ENGAGEMENT)
+        given = [0.0] * len(clicked)
+        if isinstance(clicked, dict):
+            most = math.exp(min(mean + far, 600.0))
+            clicked = {name: min(value, most) for name, value in clicked.items()}
+            given = [max(math.log(value), mean - far) for value in clicked.values() if value > 0.0]
+        keep = (1.0 - 1.0 / _CLICKS) ** len(given)
+        self._engagement = keep * weight + len(given), keep * logarithms + sum(given)
+        return clicked
 
     def takes_share(self, changes: all_or_nothing, evidence: Evidence) -> bool | None:
         """Whether feedback counts in comparisons: the first of a session and of a user in a day; None for one without a name.
