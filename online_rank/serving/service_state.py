@@ -387,12 +387,16 @@ class ServiceState(Counted):
             known[key] = known.get(key, 0) + max(n, 1)
 
     def bounded(self, clicked: Any) -> Any:
-        """Clicks whose engagement is bounded by what is usual, which begins with 1. What undoes it is recorded before."""
+        """Clicks whose engagement is bounded by what is usual, which begins with 1, and by what all events are worth together.
+
+        What undoes it is recorded before.
+        """
         weight, logarithms = self._engagement
         mean, far = logarithms / weight, math.log(_MOST_ENGAGEMENT)
         given = [0.0] * len(clicked)
         if isinstance(clicked, dict):
-            most = math.exp(min(mean + far, 600.0))
+            declared = {} if self.plan is None else self.plan.events or {}
+            most = max(math.exp(min(mean + far, 600.0)), sum(declared.values()))
             clicked = {name: min(value, most) for name, value in clicked.items()}
             given = [max(math.log(value), mean - far) for value in clicked.values() if value > 0.0]
         keep = (1.0 - 1.0 / _CLICKS) ** len(given)

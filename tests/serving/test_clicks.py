@@ -22,7 +22,7 @@ from online_rank import (
 )
 from online_rank.feedback import FairPairs, Impression
 from online_rank.metrics import NDCG
-from online_rank.serving import ranking
+from online_rank.serving import FeedbackPlan, ranking
 from online_rank.serving.challenge import Challenge
 from online_rank.serving.metrics import Figures
 from online_rank.serving.models import Models
@@ -305,3 +305,19 @@ def test_what_is_usual_follows_the_unit_of_engagement():
         service.bounded({"a": 1e-75})
     assert service.bounded({"a": 30_000.0})["a"] == 30_000.0
     assert service.bounded(["a"]) == ["a"]
+
+
+def test_the_value_of_one_event_overturns_no_model_and_declared_events_keep_theirs():
+    plan = FeedbackPlan(window=10.0, events={"click": 1, "purchase": 50})
+    service = RankingService(SwapRanker(policy=PlackettLuce(k=2)), plan=plan)
+    docs, begin = {"a": {"x": 1.0}, "b": {"x": 0.0}}, 1.7e9
+    for i in range(3):
+        ts = begin + 100.0 * i
+        shown = service.handle(request(id=i, docs=docs, ts=ts)).answer["ranking"]
+        value = [{"event": "click"}, {"event": "click", "value": 1000}, {"event": "purchase"}][i]
+        assert service.handle(request(id=i, doc=shown[1], ts=ts, **value)).answer["accepted"]
+    service.handle(request(id="later", docs=docs, ts=begin + 1000.0))
+    # 1, 51 as all events together, and 50; each weighs a thousandth less after each later click.
+    weight, logarithms = service._engagement
+    assert weight == pytest.approx(((1.0 * 0.999 + 1.0) * 0.999 + 1.0) * 0.999 + 1.0)
+    assert logarithms == pytest.approx(np.log(51.0) * 0.999 + np.log(50.0))
