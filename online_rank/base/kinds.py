@@ -12,7 +12,7 @@ neither one odd value nor one large query decides for all that come later, and a
 """
 
 import zlib
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -177,11 +177,11 @@ class Kinds(base.Base):
             made._keep_weightiest()
         return made
 
-    def without(self, name: Hashable) -> "Kinds":
+    def without(self, is_gone: Callable[[Hashable], bool]) -> "Kinds":
         """The kinds of all other features."""
         made = Kinds()
         vars(made).update(vars(self))
-        made._keep(np.array([j for j, own in enumerate(self._names) if own != name], dtype=np.int64))
+        made._keep(np.array([j for j, own in enumerate(self._names) if not is_gone(own)], dtype=np.int64))
         return made
 
     def _keep_weightiest(self) -> None:

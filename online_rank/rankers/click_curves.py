@@ -280,8 +280,8 @@ class ClickCurves(CurvedRanker):
     def _choose_columns(self, X: np.ndarray, tokens: Any, shown: np.ndarray) -> None:
         """Give features and words their columns, as far as there is room: features first, ramps last.
 
-        Only features of displayed documents get some, and a query that brings more fills at most half of the room that is left:
-        nobody's invented features take the room of all others.
+        Only features of displayed documents get some. A query that brings more than half of the room that is left fills that
+        half: nobody's invented features take the room of all others.
         """
         taken = self._taken.copy()
         numbers = np.array([not is_level(name) for name in own_names(self)], dtype=bool)

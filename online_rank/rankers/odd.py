@@ -27,13 +27,20 @@ _MOST, _DOCUMENTS = 1.0 / (1.0 - _KEEP), 10.0
 #: A kind is given up if the weight against it is this many times the weight for it, and more; below the least it is no more
 #: contested. The most features that are.
 _MORE, _CLEAR, _LEAST, _MOST_NAMES = 2.0, 2.0, 0.5, 100
+#: What a model whose first query was sparse takes.
+_NUMBERS = frozenset((int, float))
 
 
 class ModelKinds:
-    """The kinds that models know: "number" or "category" for each feature. The first model that knows a feature decides."""
+    """The kinds that models know: "number" or "category" for each feature. The first model that knows a feature decides.
+
+    A model whose first query was sparse takes numbers alone. That is contested under the name None.
+    """
 
     def __init__(self, models: list[Any]) -> None:
-        self._known = [(part, levels_of(part)) for part in parts_of(models, CurvedRanker)]
+        parts = [*parts_of(models, CurvedRanker)]
+        self._known = [(part, levels_of(part)) for part in parts if part._linear is None]
+        self._sparse: Any = next(filter(_is_sparse, models), None)
 
     def fitted(self, query: Block) -> tuple[list[dict[Hashable, Any]], "collections.Counter[Hashable]"] | None:
         """The documents of a query with values of these kinds, and how many values of each feature are of another one.
@@ -52,6 +59,8 @@ class ModelKinds:
         # Of a feature that nobody knows, with numbers and texts in one query, the numbers count.
         numbers = {name for document in documents for name, value in document.items() if type(value) in (int, float)}
         made = [_fitted(document, known, numbers, found) for document in documents]
+        if self._sparse is not None:
+            made = [_numbers_of(document, found) for document in made]
         return (made, found) if found else None
 
     def weighed(self, query: Block, contested: Contested) -> tuple[Contested, list[Hashable]]:
@@ -74,6 +83,9 @@ class ModelKinds:
     def contested(self, query: Block, contested: Contested) -> Contested:
         """What is contested after a learned query, as it came: also features most of whose values are of another kind here."""
         made, more = self.fitted(query), dict(contested)
+        sparse = self._sparse
+        if sparse is not None and None not in more and _speaks_against(query, None, "number"):
+            more[None] = "number", min(float(sparse._n_queries), _MOST), 1.0
         for name in () if made is None else made[1]:
             part, kind = self._knowing(name)
             is_new = kind and name not in contested and name not in (part.kinds or {})
@@ -87,27 +99,51 @@ class ModelKinds:
 
         It is the model itself if that does not know the feature. What was learned stays in columns that no query reaches.
         """
+        if name is None:  # Nothing of a sparse query helps a model with curves.
+            return model.clone() if _is_sparse(model) else model
         if not any(levels_of(part).kind_of(name) for part in parts_of(model, CurvedRanker)):
             return model
+        crossed = f"{name}*"  # As `CrossFeatures` begins the names of what it makes of a feature.
+
+        def is_of(own: Hashable) -> bool:
+            feature = own[0] if is_level(own) else own  # type: ignore[index]
+            return feature == name or (isinstance(feature, str) and feature.startswith(crossed))
+
         made = copy.deepcopy(model)
-        forget_columns(made, lambda own: own == name or (is_level(own) and own[0] == name))  # type: ignore[index]
+        forget_columns(made, is_of)
         for part in parts_of(made, CurvedRanker):
             if part._kinds is not None:
-                part._kinds = part._kinds.without(name)
+                part._kinds = part._kinds.without(is_of)
         return made
 
     def _knowing(self, name: Hashable) -> tuple[Any, str]:
         """The first part that knows a feature, and as what."""
+        if name is None:
+            return self._sparse, "" if self._sparse is None else "number"
         return next(((part, kind) for part, levels in self._known if (kind := levels.kind_of(name))), (None, ""))
+
+
+def _is_sparse(model: Any) -> bool:
+    """Whether a model is a ranker whose first query was sparse. A pipeline counts as an instance of its last step's class."""
+    return issubclass(type(model), CurvedRanker) and model._linear is not None
 
 
 def _speaks_against(query: Block, name: Hashable, kind: str) -> bool | None:
     """Whether most values of a feature in a query are of another kind; None for no values."""
     if query.names is not None:
-        return None if name not in query.names else kind != "number"
+        return None if name is not None and name not in query.names else kind != "number"
+    if name is None:
+        return any(type(value) not in _NUMBERS for document in query.X for value in document.values())
     values = [value for document in query.X if (value := document.get(name)) is not None]
     odd = sum(as_known(value, kind) is not value for value in values)
     return 2 * odd > len(values) if values else None
+
+
+def _numbers_of(document: dict[Hashable, Any], found: "collections.Counter[Hashable]") -> dict[Hashable, Any]:
+    """The numbers of a document; other values are missing, and counted."""
+    made = {name: value for name, value in document.items() if type(value) in _NUMBERS}
+    found.update(document.keys() - made.keys())
+    return made
 
 
 def _fitted(

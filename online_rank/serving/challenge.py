@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from online_rank.measures.learned import AnyMeasure
 
 _NAMES = ("serving", "challenger")
+#: How many of the worst drafts the budget may save up for.
+_SAVED = 2.0
 #: The confidence of `from_today`.
 SURE = 0.95
 #: What an answer says of evidence that names neither session nor user.
@@ -124,8 +126,8 @@ class Challenge:
     #: How much of the evidence named no session and no user, and how much more came of those that had given theirs that day.
     n_assumed: int = 0
     n_repeated: int = 0
-    #: How many lists were drafted, how much of today's DCG they may have cost, and how many lists were shown before this
-    #: comparison began. Older files lack them.
+    #: How many lists were drafted, how much of today's DCG they may have cost, with what was not saved up (`count_list`), and
+    #: how many lists were shown before this comparison began. Older files lack them.
     n_shown: int = 0
     spent: float = 0.0
     asked_before: int = 0
@@ -294,6 +296,16 @@ class Challenge:
             self.n_shown, self.spent = self.n_shown + 1, self.spent + 1.0 - kept
         drafted = Impression.drafted(dict(zip(_NAMES, lists, strict=True)), k, counted_generator(self, self.seed, self.n_asked))
         return dataclasses.replace(drafted, positions=shown.positions, pinned=shown.pinned, kept=kept)
+
+    def count_list(self) -> None:
+        """Count a list that was shown, and could be drafted. With a budget it pays for later drafts, as far as that is saved.
+
+        Otherwise lists of one client, which cost nothing, would pay for many drafts in a row for others.
+        """
+        self.n_asked += 1
+        if self.keep is not None:
+            worst = 1.0 - least_drafted(ranker_of(self.model).policy.k)
+            self.spent = max(self.spent, HALF * (1.0 - self.keep) * self.n_asked - _SAVED * worst)
 
     def _is_paid(self, k: int) -> bool:
         """Whether the next list, of k documents, is drafted: with a budget, if half of it pays for the worst draft."""

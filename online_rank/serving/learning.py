@@ -220,7 +220,7 @@ def _read_clicks(
     if displayed is not None and changed:
         require_known(displayed, query.ids or ())
         shown = Impression(tuple(displayed))
-    y, answer = shown.clicked(clicked), {"id": asked_as(query_id), "learned": True, "loss": 0.0}
+    y, answer = shown.clicked(state.bounded(clicked)), {"id": asked_as(query_id), "learned": True, "loss": 0.0}
     if changed and not abilities_of(state.model).takes_any_list:
         _count_impression(state, query, y, at, changes)
         return "displayed", Reply({"id": asked_as(query_id), "learned": False, "displayed": True}, outcome, learned=True), None

@@ -76,8 +76,8 @@ def rank(state: ServiceState, message: messages.Rank, request: bytes, at: float,
                 shown = state.model.show_one(seen_by(state.model, seen), **pins)
             if challenge is not None and not without:
                 shown = challenge.drafted(shown, state.model, seen, pins, state.fitted) or shown
-            if challenge is not None:
-                challenge.n_asked += 1
+            if challenge is not None and not without:
+                challenge.count_list()
             n_shown = ranker.n_shown
         reply = waits(
             state, changes, message, query, text, [*scores.values()], shown, at, now, size=size,

@@ -57,6 +57,8 @@ _READ = 256
 _READ_BYTES = 1 << 25
 #: Clicked documents and events that count from one session or user in a day, and most of these that are counted.
 MOST_EVIDENCE, _MOST_KEPT = 100, 100_000
+#: The most that the engagement with a document counts, in (geometric) means of earlier clicks, and how many clicks these are.
+_MOST_ENGAGEMENT, _CLICKS = 20.0, 1000.0
 #: Most sessions and users that were limited and are counted one by one.
 _MOST_LIMITED = 1000
 
@@ -77,6 +79,7 @@ class ServiceState(Counted):
         _evidence_day=Count(),
         _shares=DictOf(Plain(), Count()),
         _contested=DictOf(Plain(), TupleOf(Text("category", "number"), Real(low=0.0), Real(low=0.0)), optional=True),
+        _engagement=TupleOf(Real(low=0.0), Real()),
         _promoted=Text(optional=True),
         serving_since=TupleOf(Real(), Text(), optional=True),
         replaced=Derived(),
@@ -99,6 +102,8 @@ class ServiceState(Counted):
     _shares: Any = None
     #: Features of which queries had values of another kind than the models know, and the evidence for it (`ModelKinds`).
     _contested: Any = None
+    #: The weight of clicked documents, and the sum of the logarithms of the engagement with them.
+    _engagement: tuple[float, float] = (1.0, 0.0)
     #: When the model that serves took the place of another one, in seconds since 1970, and why; None for the first one. Older
     #: files lack it.
     serving_since: tuple[float, str] | None = None
@@ -170,6 +175,7 @@ class ServiceState(Counted):
         self._evidence_day = 0
         self._shares = {}
         self._contested = {}
+        self._engagement = (1.0, 0.0)
 
     @property
     def models(self) -> list[Any]:
@@ -384,6 +390,23 @@ class ServiceState(Counted):
         for key in keys:
             known[key] = known.get(key, 0) + max(n, 1)
 
+    def bounded(self, clicked: Any) -> Any:
+        """Clicks whose engagement is bounded by what is usual, which begins with 1, and by what all events are worth together.
+
+        What undoes it is recorded before.
+        """
+        weight, logarithms = self._engagement
+        mean, far = logarithms / weight, math.log(_MOST_ENGAGEMENT)
+        given = [0.0] * len(clicked)
+        if isinstance(clicked, dict):
+            declared = {} if self.plan is None else self.plan.events or {}
+            most = max(math.exp(min(mean + far, 600.0)), sum(declared.values()))
+            clicked = {name: min(value, most) for name, value in clicked.items()}
+            given = [max(math.log(value), mean - far) for value in clicked.values() if value > 0.0]
+        keep = (1.0 - 1.0 / _CLICKS) ** len(given)
+        self._engagement = keep * weight + len(given), keep * logarithms + sum(given)
+        return clicked
+
     def takes_share(self, changes: all_or_nothing, evidence: Evidence) -> bool | None:
         """Whether feedback counts in comparisons: the first of a session and of a user in a day; None for one without a name.
 
@@ -424,7 +447,12 @@ class ServiceState(Counted):
         """
         kept, ended = ModelKinds(self.models).weighed(query, self._contested or {})
         for name in ended:
-            _log.warning("feature %r has values of another kind in most queries: what was learned of it begins again", name)
+            what = (
+                "the first query was sparse, and most"
+                if name is None
+                else f"feature {name!r} has values of another kind in most"
+            )
+            _log.warning("%s queries are not: what was learned of it begins again", what)
             self.model = ModelKinds.without(self.model, name)
             if self.challenge is not None:
                 self.challenge.model = ModelKinds.without(self.challenge.model, name)

@@ -10,10 +10,19 @@ import numpy as np
 import pytest
 
 import online_rank
-from online_rank import PerceptronRanker, PlackettLuce, StreamQuantileMap, StreamScaler, SwapRanker
+from online_rank import (
+    ClickCurves,
+    ClickPerceptron,
+    ClickRidge,
+    PerceptronRanker,
+    PlackettLuce,
+    StreamQuantileMap,
+    StreamScaler,
+    SwapRanker,
+)
 from online_rank.feedback import FairPairs, Impression
 from online_rank.metrics import NDCG
-from online_rank.serving import ranking
+from online_rank.serving import FeedbackPlan, ranking
 from online_rank.serving.challenge import Challenge
 from online_rank.serving.metrics import Figures
 from online_rank.serving.models import Models
@@ -257,3 +266,58 @@ def test_a_ranking_that_cannot_wait_was_not_drawn(monkeypatch):
         assert "error" in service.handle(request(id=0, docs=first)).answer
     assert service.model.n_shown == 0
     assert service.handle(request(id=1, docs=second)).answer == same.handle(request(id=1, docs=second)).answer
+
+
+@pytest.mark.parametrize("engagement", [1e6, 1e75, 1e150, 1e308])
+@pytest.mark.parametrize("ranker", [SwapRanker, ClickPerceptron, ClickCurves, ClickRidge])
+def test_the_engagement_of_one_click_overturns_no_model(ranker, engagement):
+    """NDCG fell from .96 to .57, and later clicks of others were refused, as they would make the model non-finite."""
+    rng = np.random.default_rng(0)
+    service = RankingService(ranker(policy=PlackettLuce(k=5, keep=0.9)))
+
+    def ask(i, clicks):
+        docs = {f"d{j}": {"price": float(rng.random())} for j in range(6)}
+        shown = service.handle(request(id=i, docs=docs)).answer["ranking"][:5]
+        assert service.handle(request(id=i, clicks=clicks(docs, shown))).answer["learned"]
+
+    def cheap(docs, shown):
+        return [name for name in shown if docs[name]["price"] < 0.4][:2]
+
+    def dearest(docs, shown):
+        return {max(shown, key=lambda name: docs[name]["price"]): engagement}
+
+    for i in range(200):
+        ask(i, cheap)
+    ask("attack", dearest)
+    for i in range(200, 230):
+        ask(i, cheap)
+    docs = {f"d{j}": {"price": 0.1 + 0.2 * j} for j in range(5)}
+    assert service.handle(request(id="q", docs=docs, greedy=True)).answer["ranking"][0] in ("d0", "d1")
+
+
+def test_what_is_usual_follows_the_unit_of_engagement():
+    service = RankingService(SwapRanker(policy=PlackettLuce(k=2)))
+    learned = [service.bounded({"a": 30_000.0})["a"] for _ in range(500)]
+    # 20; then 20 times the geometric mean of 1 and 20.
+    assert learned[:2] == pytest.approx([20.0, 20.0 * 20.0 ** (1.0 / (1.0 + 0.999))])
+    assert learned[40] == 30_000.0
+    for _ in range(100):
+        service.bounded({"a": 1e-75})
+    assert service.bounded({"a": 30_000.0})["a"] == 30_000.0
+    assert service.bounded(["a"]) == ["a"]
+
+
+def test_the_value_of_one_event_overturns_no_model_and_declared_events_keep_theirs():
+    plan = FeedbackPlan(window=10.0, events={"click": 1, "purchase": 50})
+    service = RankingService(SwapRanker(policy=PlackettLuce(k=2)), plan=plan)
+    docs, begin = {"a": {"x": 1.0}, "b": {"x": 0.0}}, 1.7e9
+    for i in range(3):
+        ts = begin + 100.0 * i
+        shown = service.handle(request(id=i, docs=docs, ts=ts)).answer["ranking"]
+        value = [{"event": "click"}, {"event": "click", "value": 1000}, {"event": "purchase"}][i]
+        assert service.handle(request(id=i, doc=shown[1], ts=ts, **value)).answer["accepted"]
+    service.handle(request(id="later", docs=docs, ts=begin + 1000.0))
+    # 1, 51 as all events together, and 50; each weighs a thousandth less after each later click.
+    weight, logarithms = service._engagement
+    assert weight == pytest.approx(((1.0 * 0.999 + 1.0) * 0.999 + 1.0) * 0.999 + 1.0)
+    assert logarithms == pytest.approx(np.log(51.0) * 0.999 + np.log(50.0))

@@ -7,7 +7,8 @@ import logging
 import numpy as np
 import pytest
 
-from online_rank import AdditiveRanker, ClickCurves, DeclaredFeatures, PlackettLuce
+from online_rank import AdditiveRanker, ClickCurves, CrossFeatures, DeclaredFeatures, History, PlackettLuce
+from online_rank.base import ranker_of
 from online_rank.query.levels import as_known
 from online_rank.rankers.fixed import FixedRanker
 from online_rank.serving import Challenge, RankingService, odd
@@ -177,6 +178,45 @@ def test_the_first_value_does_not_decide_the_kind_of_a_feature_for_ever(name, fi
     n_odd = service.n_odd
     taught(service, 5, start=50)
     assert (service.n_odd, service._contested) == (n_odd, {})
+
+
+@pytest.mark.parametrize("step", [CrossFeatures("user"), History("brand")])
+def test_what_steps_made_of_a_feature_begins_again_with_it(step):
+    service = RankingService(step | AdditiveRanker())
+    for i in range(40):
+        docs = {x: {"price": "9.99" if i == 0 else 1.0 + i, "brand": "b"} for x in "ab"}
+        context = {"context": {"user": "u"}} if isinstance(step, CrossFeatures) else {}
+        assert send(service, id=i, docs=docs, grades={"a": 1, "b": 0}, **context).answer.get("learned"), i
+    assert "price" in ranker_of(service.model).feature_names
+
+
+def sparse(service, i):
+    """Let a service learn a query with 600 names, of which each document has 30."""
+    docs = {f"d{j}": {f"w{i} {j} {k}": 1.0 for k in range(30)} for j in range(20)}
+    grades = dict.fromkeys(docs, 0) | {"d0": 1}
+    assert send(service, id=f"sparse {i}", docs=docs, grades=grades).answer["learned"]
+
+
+@pytest.mark.parametrize("challenge", [None, Challenge(AdditiveRanker())])
+def test_one_sparse_query_does_not_decide_that_a_service_takes_numbers_alone(challenge):
+    """If the first learned query had many names, each later query with a text was refused, rankings included."""
+    service = RankingService(AdditiveRanker(), challenge=challenge)
+    sparse(service, 0)
+    taught(service, 30)
+    assert service.model.feature_kinds == {"price": "number", "brand": "category"}
+    assert service._contested == {}
+    if challenge is not None:
+        assert service.challenge.model.feature_kinds == service.model.feature_kinds
+
+
+def test_texts_of_one_client_do_not_end_what_a_sparse_service_has_learned():
+    service = RankingService(AdditiveRanker())
+    for i in range(20):
+        sparse(service, i)
+    taught(service, 10)
+    assert not service.model.has_curves
+    docs = {"a": {"price": "9.99", "w1 0 0": 1.0}, "b": {"w1 0 1": 1.0}}
+    assert "ranking" in send(service, id="q", docs=docs).answer
 
 
 def test_few_odd_values_take_no_kind_away():

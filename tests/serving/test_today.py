@@ -184,3 +184,27 @@ def test_a_fixed_ranker_with_a_policy_takes_clicks():
     ranker.learn_one(docs, shown.clicked([shown.order[0]]))
     assert ranker.rank_one(docs) == ["b", "a", "c"]
     assert (ranker.keep, FixedRanker({"x": 1.0}).keep) == (0.9, None)
+
+
+@pytest.mark.parametrize("other", ["one document", "no today", "both agree"])
+def test_lists_of_one_client_pay_for_no_row_of_drafts_for_others(other):
+    """After 500 lists that cost nothing, each second or every list of the others was drafted, in place of one in eleven."""
+    today, challenge = from_today({"today": 1.0}, FixedRanker({"price": -1.0}, policy=PlackettLuce(10)), keep=0.95)
+    service = RankingService(today, challenge=challenge)
+    cheap = {
+        "one document": {"a": {"today": 1.0, "price": 1.0}},
+        "no today": {"a": {"price": 1.0}, "b": {"price": 2.0}},
+        "both agree": {d: {"today": -float(i), "price": float(i)} for i, d in enumerate("abc")},
+    }
+
+    def drafted(n, docs):
+        before = service.challenge.n_shown
+        for _ in range(n):
+            asked = json.dumps({"id": service.n_changes, "docs": docs}).encode()
+            assert "ranking" in service.handle(asked).answer
+        return service.challenge.n_shown - before
+
+    usual = {f"d{j}": {"today": float(j), "price": float(j)} for j in range(10)}
+    before = drafted(100, usual)
+    drafted(500, cheap[other])
+    assert 5 <= before <= drafted(100, usual) <= before + 5
