@@ -76,7 +76,10 @@ def live(
         x = taken(name, query)
         shown = serving.show_one(x)
         shown = challenge.drafted(shown, serving, read_for(challenge.model, x)) or shown
-        challenge.n_asked += 1
+        if hasattr(challenge, "count_list"):
+            challenge.count_list()
+        else:  # An earlier version.
+            challenge.n_asked += 1
         clicks = who.clicks(shown, query.y, t)
         value.append(worth(query.y, shown.order))
         today.append(worth(query.y, sorted(x, key=lambda i: -query.documents[i]["score"])))
