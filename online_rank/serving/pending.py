@@ -12,6 +12,7 @@ from online_rank.arguments import integer
 from online_rank.arguments import number as real
 from online_rank.base.schema import Count, Derived, DictOf, Plain, Real, Schema, Text, TupleOf
 from online_rank.base.undo import all_or_nothing
+from online_rank.limits import MAX_DOCUMENTS
 from online_rank.serving.plan import PLACE, FeedbackPlan, Given
 from online_rank.serving.waiting import MARK, WaitingQueries, asked_as
 
@@ -164,7 +165,9 @@ class PendingQueries(WaitingQueries):
         self._forget_early(changes, expired)
 
     def require_room_for_early(self, n_values: int) -> None:
-        """Raise ValueError where too much feedback waits for queries that have not come."""
+        """Raise ValueError where too much feedback waits for queries that have not come, or more than any query can take."""
+        if n_values > MAX_DOCUMENTS:
+            raise ValueError(f"feedback is on {n_values} documents; a query may have {MAX_DOCUMENTS}")
         if (len(self._early) + self._n_early + n_values) * _VALUE > self.max_bytes:
             raise ValueError(f"no query waits under this id, and feedback on {len(self._early)} others is early already")
 

@@ -458,3 +458,10 @@ def test_early_feedback_with_two_ends_expires_once():
     for at in (10, 15):
         assert closed(pending, at) == []
     assert (pending.n_expired, pending.n_early, pending._n_early) == (1, 0, 0)
+
+
+def test_early_feedback_on_more_documents_than_a_query_may_have_takes_no_room():
+    """Nine requests on 100,000 documents each took the room for the early feedback of everybody."""
+    service = a_service()
+    assert "a query may have 5000" in send(service, id="q1", grades={f"d{j}": 1 for j in range(5001)}).answer["error"]
+    assert send(service, id="q1", grades={f"d{j}": 1 for j in range(5000)}).answer["early"]
