@@ -154,21 +154,27 @@ class ClickLog(NamedTuple):
     def without_leaks(self) -> tuple["ClickLog", list[str]]:
         """The log without features that leak the clicks, unless the user named the features; and what was found, in lines."""
         lists = self.reader()
-        names, clicked, shown = _numbers(lists.plan), [], []
+        plan, clicked, shown = lists.plan, [], []
+        names = _numbers(plan)
+        # Levels by number, in the order in which they come: "no" and "yes" are 0 and 1.
+        texts = [name for name in plan.features if plan.kinds[name] == "text" and name not in plan.texts]
+        levels: dict[str, dict[Any, int]] = {name: {} for name in texts}
         for x, clicks in itertools.islice(lists, _LOOKED_AT):
             order = clicks.impression.order
-            X = _values_of(x, names)[[x.ids.index(document) for document in order]]
-            clicked.append((X, np.unique(clicks.gains, return_inverse=True)[1]))
+            rows = [x.ids.index(document) for document in order]
+            X = _values_of(x, names)[rows]
+            coded = [[code.setdefault(x.X[i].get(name), len(code)) for name, code in levels.items()] for i in rows]
+            clicked.append((np.hstack([X, coded]), np.unique(clicks.gains, return_inverse=True)[1]))
             shown.append((X, np.arange(len(order))[::-1]))
-        if not clicked or not names:
+        if not clicked:
             return self, []
-        lines = counters(np.concatenate([X for X, _ in clicked]), names)
+        lines = counters(np.concatenate([X for X, _ in shown]), names)
         if found := leaks(shown, names):
             lines.append(
                 f"a feature alone gives the order shown: {', '.join(found.values())}. If it is made from the position, leave "
                 "it out (--exclude COLUMN)"
             )
-        found = leaks(clicked, names)
+        found = leaks(clicked, [*names, *levels])
         if not found:
             return self, lines
         lines.append(f"a feature alone foretells the clicks, as what is known only after them: {', '.join(found.values())}")

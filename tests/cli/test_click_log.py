@@ -439,12 +439,12 @@ def test_what_the_next_step_names_is_done_with_texts(tmp_path, capsys):
     assert "the lists were not drawn as claimed" in err
 
 
-@pytest.mark.parametrize("origin", ["moved", "above"])
-def test_categories_next_to_numbers(origin, folder, tmp_path, capsys):
-    """Lists with probabilities raised AttributeError; true and false after a click passed for a category."""
+@pytest.mark.parametrize(("origin", "says"), [("moved", [False, True]), ("above", [False, True]), ("moved", ["no", "yes"])])
+def test_categories_next_to_numbers(origin, says, folder, tmp_path, capsys):
+    """Lists with probabilities raised AttributeError; what is true only after a click passed for a category."""
     log = pd.read_csv(folder / f"{origin}.csv", index_col=0)[:1800]
     some = log.click.eq("click") & (np.random.default_rng(0).random(len(log)) < 0.7)
-    log.assign(city=np.random.default_rng(1).choice(["Ulm", "Graz"], len(log)), applied=some).to_csv(
+    log.assign(city=np.random.default_rng(1).choice(["Ulm", "Graz"], len(log)), applied=np.array(says)[some * 1]).to_csv(
         tmp_path / "log.csv", index=False
     )
     options = ("--clicks", origin, *OPTIONS.get(origin, ("--exclude", "topic")), "--event", "click=1", "--json")

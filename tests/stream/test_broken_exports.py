@@ -84,7 +84,7 @@ def test_a_value_longer_than_a_block_of_text(tmp_path):
         ("\n\n", r"t\.csv: no rows"),
         (HEAD, r"t\.csv: no rows below the header"),
         ("q,d,x,x,g\na,1,1,2,1\n", "several columns are called 'x'"),
-        (HEAD.replace(",", ", ") + ROWS, "no column 'g'; there are 'q', ' d', ' x', ' g'"),
+        (HEAD.replace(",", ", ") + ROWS, "no columns 'g', 'd'; there are 'q', ' d', ' x', ' g'"),
         (HEAD + ROWS + HEAD + ROWS, r"text, because of 'x' \(.*line 5\)"),
         (
             HEAD + ROWS.replace("0.5", '"1,200"').replace("1.5", '"3,400"').replace("2.5", "7"),
