@@ -195,7 +195,7 @@ def main() -> None:
         "takeover": lambda: f"## Lists until a take-over\n\n{of_takeover(given.lists, seeds, kept, other, given)}",
         "wrong": lambda: f"## Wrong take-overs\n\n{of_wrong(given.runs, 1000, kept)}",
     }
-    sections = [pages[part]() for part in given.part or PARTS]
+    sections = [f"{pages[part]()}\n\n{kept.code}" for part in given.part or PARTS]
     save_result("live", "\n\n".join(["# Learning behind the ranking of today", *sections]), part=True)
 
 
