@@ -447,12 +447,10 @@ class ServiceState(Counted):
         """
         kept, ended = ModelKinds(self.models).weighed(query, self._contested or {})
         for name in ended:
-            what = (
-                "the first query was sparse, and most"
-                if name is None
-                else f"feature {name!r} has values of another kind in most"
-            )
-            _log.warning("%s queries are not: what was learned of it begins again", what)
+            if name is None:
+                _log.warning("the first query was sparse, and most queries are not: the model begins again")
+            else:
+                _log.warning("feature %r has values of another kind in most queries: what was learned of it begins again", name)
             self.model = ModelKinds.without(self.model, name)
             if self.challenge is not None:
                 self.challenge.model = ModelKinds.without(self.challenge.model, name)

@@ -26,7 +26,8 @@ status is 1 if anything went wrong. `--write` puts the figures into `tests/campa
   come and go, drift and grades that come late: memory, files and time after each 100,000. It continues what the folder
   `LIFETIME` has, and draws it there.
 - poison: how far an attacker moves a service: votes of one name and of invented ones, grades that are reversed, texts for
-  numbers and invented levels, clicks of one name; and how often a comparison of equal models is decided.
+  numbers and invented levels, first values of another kind, one click of great worth, clicks of one name; and how often a
+  comparison of equal models is decided.
 - river: 20,000 queries through `TargetAgg`, `TFIDF`, one-hot levels and a `Rolling` mean in a union, before the default, with
   `ADWIN` next to it, saved and loaded in the middle: the second half takes as much time and memory as the first.
 - soak: a long stream through the service of 20 tenants, with grades and with events in windows: memory, descriptors and files;
@@ -136,6 +137,8 @@ PARTS: dict[str, dict[str, Campaign]] = {
         "votes of one name, and of invented ones": Campaign(4, lambda seed: poison.votes(seed)),
         "grades of an attacker": Campaign(4, lambda seed: poison.grades(seed)),
         "odd values and invented levels": Campaign(4, lambda seed: poison.texts(seed)),
+        "first values of another kind": Campaign(4, lambda seed: poison.first_values(seed)),
+        "the engagement of one click": Campaign(4, lambda seed: poison.engagement(seed)),
         "clicks of one name in a history": Campaign(4, lambda seed: poison.history(seed)),
         "comparisons of equal models": Campaign(9, lambda seed: poison.promises(50, seed)),
     },

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.promises import SETTINGS, promise
-from online_rank import AdditiveRanker, History, PlackettLuce
+from online_rank import AdditiveRanker, ClickCurves, History, PlackettLuce
 from online_rank.intervals import PairedLosses
 from online_rank.rankers.fixed import FixedRanker
 from online_rank.serving import Challenge, RankingService
@@ -19,6 +19,8 @@ _BEGIN = 20_000 * _DAY
 _LEVEL = 0.95
 #: Most that NDCG@10 falls, for each share of queries with reversed grades.
 MOST_LOST = {0.01: 0.02, 0.03: 0.04, 0.1: 0.1}
+#: Most that it falls if first values are of another kind.
+MOST_LOST_FIRST = 0.02
 #: Feedback of one name that counts in a day.
 A_DAY = 100
 
@@ -71,6 +73,15 @@ def _queries(rng: np.random.Generator, n: int) -> Iterator[tuple[dict[str, dict[
         )
 
 
+def _quality(service: RankingService, seed: int) -> float:
+    """The mean NDCG@10 of 60 other queries."""
+    judge = RankingService(service.model)
+    for i, (docs, given) in enumerate(_queries(np.random.default_rng([seed, 1]), 60)):
+        _send(judge, id=i, docs=docs, greedy=False)
+        _send(judge, id=i, grades=given)
+    return 1.0 - float(judge.stats()["loss_mean"])
+
+
 def grades(seed: int) -> Found:
     """Reversed grades in a share of the queries, and grades of one name beyond its share of a day."""
     found, reached = Found(), {}
@@ -80,11 +91,7 @@ def grades(seed: int) -> Found:
             if rng.random() < share:
                 given = {name: 3 - grade for name, grade in given.items()}
             _send(service, id=i, docs=docs, grades=given)
-        judge = RankingService(service.model)
-        for i, (docs, given) in enumerate(_queries(np.random.default_rng([seed, 1]), 60)):
-            _send(judge, id=i, docs=docs, greedy=False)
-            _send(judge, id=i, grades=given)
-        reached[share] = 1.0 - judge.stats()["loss_mean"]
+        reached[share] = _quality(service, seed)
         found.count(queries=460)
     for share, most in MOST_LOST.items():
         lost = reached[0.0] - reached[share]
@@ -112,6 +119,41 @@ def texts(seed: int) -> Found:
         answer = _send(service, id=f"other {i}", docs=docs, greedy=True).answer
         found.count(attacks=1)
         found.expect(answer.get("ranking") == ["a", "b"], f"after attack {i} with seed {seed} others get {answer}")
+    return found
+
+
+def first_values(seed: int) -> Found:
+    """The first three queries have a value of another kind than all others: these decide."""
+    found, reached = Found(), dict[str, float]()
+    for odd in (None, "9.99", True, ["a"], [0.5, 0.25]):
+        service = RankingService(AdditiveRanker())
+        for i in range(0 if odd is None else 3):
+            _send(service, id=f"odd {i}", docs={"a": {"f0": odd}, "b": {"f0": odd}}, grades={"a": i % 2, "b": 1 - i % 2})
+        for i, (docs, given) in enumerate(_queries(np.random.default_rng(seed), 300)):
+            found.expect(_send(service, id=i, docs=docs, grades=given).answer.get("learned"), f"{i} is refused after {odd!r}")
+        reached[repr(odd)] = _quality(service, seed)
+        found.count(queries=360)
+    for odd, quality in reached.items():
+        lost = reached["None"] - quality
+        found.expect(lost <= MOST_LOST_FIRST, f"{odd} as the first value costs {lost:.3f} NDCG, with seed {seed}")
+    return found
+
+
+def engagement(seed: int) -> Found:
+    """One click on the worst document is worth more than all others."""
+    found = Found()
+    for worth in (1e3, 1e75, 1e300):
+        rng = np.random.default_rng(seed)
+        service = RankingService(ClickCurves(policy=PlackettLuce(k=5, keep=0.9, seed=seed)))
+        for i in range(250):
+            docs = {f"d{j}": {"price": float(rng.random())} for j in range(6)}
+            shown = sorted(_send(service, id=i, docs=docs).answer["ranking"][:5], key=lambda name, d=docs: d[name]["price"])
+            clicks = {shown[-1]: worth} if i == 200 else dict.fromkeys(shown[:2], 1.0)
+            found.expect(_send(service, id=i, clicks=clicks).answer.get("learned"), f"{i} is refused, with seed {seed}")
+            found.count(clicks=len(clicks))
+        docs = {f"d{j}": {"price": 0.1 + 0.2 * j} for j in range(5)}
+        first = _send(service, id="judge", docs=docs, greedy=True).answer["ranking"][0]
+        found.expect(first in ("d0", "d1"), f"after an engagement of {worth:g} {first} is first, with seed {seed}")
     return found
 
 
