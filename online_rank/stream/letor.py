@@ -60,8 +60,10 @@ class Letor:
     def __init__(self, text: Text, options: Options) -> None:
         self.name, self._text, self._options = text.name, text, options
         named = {role: column for role, column in options.named.items() if column}
-        if named or options.features or options.exclude:
+        if named or options.features or options.exclude or options.context:
             raise ValueError(f"{self.name}: LETOR text has no columns: leave out their names")
+        if options.kinds and options.known is None:
+            raise ValueError(f"{self.name}: LETOR text has no texts: leave out the kinds (--kind, kinds=)")
         self._qid, self._first_id, self.width, self.has_qid = "", 1, options.n_features or 0, True
         self._names: tuple[str, ...] = ()
         # What the kernel fills, block after block.

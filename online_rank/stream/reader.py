@@ -129,8 +129,8 @@ class Queries(Lists, Iterator[tuple[Any, ...]]):
                 rows.X[absent] = 0.0
                 self._warn_of_missing(rows)
         if (twice := first_repeated(docids)) is not None:
-            _require_one_grade(qid, docids, rows.y)
-            self._warn_once("twice", f"query {qid} has document {twice!r} several times")
+            _require_one_grade(qid, rows)
+            self._warn_once("twice", f"{rows.where(0)}, the query there: query {qid} has document {twice!r} several times")
         return rows
 
     def _query(self, rows: Rows) -> tuple[Any, ...]:
@@ -400,9 +400,10 @@ def read(
     return Queries(sources, options, group)
 
 
-def _require_one_grade(qid: str, docids: list[str], y: np.ndarray) -> None:
+def _require_one_grade(qid: str, rows: Rows) -> None:
     """Raise ReadError for a document that is judged twice, with different grades."""
     known: dict[str, int] = {}
-    for docid, grade in zip(docids, y.tolist(), strict=True):
+    for i, (docid, grade) in enumerate(zip(rows.docids, rows.y.tolist(), strict=True)):
         if docid and known.setdefault(docid, grade) != grade:
-            raise ReadError(f"query {qid} judges document {docid!r} twice, with grades {known[docid]} and {grade}: keep one")
+            what = f"query {qid} judges document {docid!r} twice, with grades {known[docid]} and {grade}: keep one"
+            raise ReadError(f"{rows.where(i)}: {what}")

@@ -23,7 +23,7 @@ _TRUTHS = {"true": "1", "false": "0"}
 #: What marks a column of text that was made from values of several types.
 MIXED = {b"online_rank": b"mixed"}
 #: The units of columns that hold no numbers.
-TEXT, TYPED = "ISO 8601", "dates"
+TEXT, TYPED, LENGTHS = "ISO 8601", "dates", "lengths of time, in seconds"
 #: The zones of times that say one, and that say none.
 GIVEN, ASSUMED = "as given", "none given, read as UTC"
 _UTC = "UTC"
@@ -44,9 +44,10 @@ class TimeFormat(NamedTuple):
     Attributes
     ----------
     unit : str
-        Of numbers "s", "ms", "us", "ns" or `RELATIVE`; `TEXT` for texts; `TYPED` for dates and times of a frame.
+        Of numbers "s", "ms", "us", "ns" or `RELATIVE`; `TEXT` for texts; `TYPED` for dates and times of a frame, `LENGTHS` for
+        its lengths of time.
     zone : str
-        The zone, `GIVEN` or `ASSUMED`; empty for relative times.
+        The zone, `GIVEN` or `ASSUMED`; empty for relative times and lengths.
     """
 
     unit: str
@@ -63,7 +64,8 @@ class TimeFormat(NamedTuple):
         """
         if self.unit == RELATIVE:
             return "numbers that are no dates: they stay as they are, a half-life takes one for a second"
-        return f"{self.unit} since 1970, zone {self.zone}" if self.unit in PER_SECOND else f"{self.unit}, zone {self.zone}"
+        since = " since 1970" * (self.unit in PER_SECOND)
+        return f"{self.unit}{since}, zone {self.zone}" if self.zone else self.unit
 
 
 def arrow(module: str = "pyarrow") -> Any:
@@ -209,6 +211,8 @@ def time_format(values: Any) -> TimeFormat | None:
             return TimeFormat(TEXT, GIVEN if 2 * _matches(texts, ZONED).sum() > dates.sum() else ASSUMED)
         values, kind = numbers, "number"
     if kind == "time":
+        if arrow("pyarrow.types").is_duration(values.type):
+            return TimeFormat(LENGTHS, "")
         zone = getattr(values.type, "tz", None)
         return TimeFormat(TYPED, zone or ASSUMED)
     if kind not in ("number", "empty"):
@@ -235,7 +239,7 @@ def times_of(values: Any, how: TimeFormat, faults: Faults, column: str) -> np.nd
     kind, times = _read_times(values, how, faults, column)
     if kind == "other":
         faults.note(np.ones(len(values), bool), lambda i: f"{what} is neither a time nor a number")
-    elif kind == "number" and how.unit not in (TEXT, TYPED):
+    elif kind == "number" and how.unit not in (TEXT, TYPED, LENGTHS):
         mixed = dict(require_one_unit(times, how.unit))
         times = times / PER_SECOND.get(how.unit, 1.0)
         for i, why in mixed.items():
