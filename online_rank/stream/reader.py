@@ -11,7 +11,7 @@ import numpy as np
 from online_rank import arguments
 from online_rank.base import abilities_of
 from online_rank.preprocessing._keys import DOCUMENT
-from online_rank.query import ONE, Block, SparseRows, single
+from online_rank.query import MAX_GRADE, ONE, Block, SparseRows, single
 from online_rank.query.context import read_context
 from online_rank.stream.lists import Lists
 from online_rank.stream.neighbours import Sizes
@@ -389,6 +389,7 @@ def read(
         words=words,
         with_ids=with_ids,
         negative=negative,
+        **({} if model is None else {"max_grade": MAX_GRADE}),
         missing=missing or usual,
         tells_missing=missing is None and model is not None,
         repeated_qid=repeated_qid,

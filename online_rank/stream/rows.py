@@ -165,7 +165,7 @@ def rows_of(table: Table, batch: Batch, plan: Plan, options: Options, trimmed: T
     grade, query, time, document = (plan.of(role) for role in ("grade", "query", "event time", "document"))
     y = np.zeros(n, np.int64)
     if grade is not None:
-        y = grades_of(table.column(batch.rows, grade), options.negative, faults, grade)
+        y = grades_of(table.column(batch.rows, grade), options.negative, options.max_grade, faults, grade)
     qids: Any = arrow().array([""] * n)
     if query is not None:
         qids = _ids(table, batch, query, "query", faults)

@@ -154,13 +154,19 @@ def numbers_of(values: Any, kind: str, faults: Faults, column: str) -> np.ndarra
     return np.array(values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), np.float64)
 
 
-def grades_of(values: Any, negative: str, faults: Faults, column: str) -> np.ndarray:
-    """A column of grades as int64 (n,); true is 1, false 0. What is no integer, missing, or below 0 if that is an error, is a
-    fault.
+def too_high(most: float) -> str:
+    """What is wrong with a grade above the largest one, and the remedy."""
+    return f"is above {most:.0f}, the largest one: take levels, such as 0 to 4"
+
+
+def grades_of(values: Any, negative: str, most: float, faults: Faults, column: str) -> np.ndarray:
+    """A column of grades as int64 (n,); true is 1, false 0. What is no integer, missing, above `most`, or below 0 if that is an
+    error, is a fault.
     """
     numbers = numbers_of(values, "grade", faults, column)
     with np.errstate(invalid="ignore"):
         good = (numbers >= (0.0 if negative == "error" else -_WHOLE)) & (numbers <= _WHOLE) & (numbers == np.rint(numbers))
+    faults.note(good & (numbers > most), lambda i: f"the grade {numbers[i]:.0f}, in column {column!r}, {too_high(most)}")
     faults.note(
         ~good,
         lambda i: (

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import online_rank
-from online_rank import AdditiveRanker
+from online_rank import AdditiveRanker, PerceptronRanker
 from online_rank.stream import ReadError, ReadWarning
 
 PLAIN = "q,g,a,b\n1,1,1.5,2\n1,0,2.5,3\n2,1,1,1\n2,0,0,2\n"
@@ -438,6 +438,18 @@ def test_letor_text_has_no_columns_of_the_query_and_no_texts(tmp_path):
     for options in ({"context": ["1"]}, {"model": AdditiveRanker(kinds={"1": "text"})}):
         with pytest.raises(ValueError, match=r"letor\.txt: LETOR text has no (columns|texts): leave out"):
             online_rank.read(path, **options)
+
+
+@pytest.mark.parametrize("grade", [1001, 10**12])
+def test_a_grade_that_no_model_takes_is_an_error_with_its_line(tmp_path, grade):
+    log = written(tmp_path, f"q,g,a\n1,0,1\n1,{grade},2\n")
+    letor = written(tmp_path, f"0 qid:1 1:1\n{grade} qid:1 1:2\n", "l.txt")
+    for model in (AdditiveRanker(), PerceptronRanker()):
+        with pytest.raises(ReadError, match=rf"log\.csv, line 3: the grade {grade}, in column 'g', is above 1000"):
+            read(log, model=model)
+        with pytest.raises(ReadError, match=rf"l\.txt, line 2, column 1: the grade '{grade}' is above 1000, the largest one"):
+            list(online_rank.read(letor, model=model))
+    assert [y.tolist() for _, y in online_rank.read(letor)] == [[0, grade]]  # To take levels in Python.
 
 
 def test_a_header_without_rows_raises_an_error_that_says_so(tmp_path):
