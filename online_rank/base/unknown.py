@@ -71,6 +71,8 @@ def note_unknown(step: Any, block: Block, columns: np.ndarray, own_names: Callab
     today = getattr(step, "today", None)
     if isinstance(today, Mapping) and {*own_names(step)} <= {*today}:
         return  # It has learned nothing so far: these are the features that it will learn from.
+    if getattr(step, "_last_round", ()) is None and {*own_names(step)} <= {*names}:
+        return  # It begins with weights that somebody gave, for some of the features, and has learned nothing so far.
     _TOLD.add(step)
     what = (
         "none of its features is known" if not known else f"{len(unknown)} of its {known + len(unknown)} features are unknown"

@@ -126,7 +126,7 @@ def show(lists: Any) -> int:
         f"{n_lists:,} lists" + (f"; {lists.n_bad:,} more have a row that cannot be read" if lists.n_bad else ""),
         f"alone: of the pairs with different grades and values, the share that a column orders, in {LOOKED_AT} queries"
         if alone else "",
-        f"missing: null and NaN; in text also {_MISSING}",
+        f"missing: null and NaN; in numbers, dates and grades of text also {_MISSING}",
     ]:  # fmt: skip
         if line:
             console.print(line)

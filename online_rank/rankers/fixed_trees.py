@@ -32,7 +32,7 @@ def _with_documents_read(step: Any, block: Block) -> Block:
     """A block of documents as an array."""
     if type(block.X) is not list:
         return block
-    levels = Levels(() if step._columns is None else step._columns.names, 1)
+    levels = Levels(own_names(step), 1)
     return with_features(block, *read_documents(block.X, block.ids, levels))
 
 

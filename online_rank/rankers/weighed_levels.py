@@ -1,5 +1,6 @@
 """Levels by weight: which of them have a column, and what the weights of levels add to a score."""
 
+import functools
 from collections.abc import Hashable
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 from online_rank.base import leaving
 from online_rank.base.form import Curves
 from online_rank.base.kinds import CATEGORY, IGNORED, TEXT
+from online_rank.base.names import numbers
 from online_rank.base.reader import own_names
 from online_rank.query.levels import Levels
 from online_rank.query.words import keys_of
@@ -18,13 +20,21 @@ __all__ = ["curves_of_levels", "let_excess_leave", "let_stale_leave", "levels_of
 #: A level takes the place of one in use if it counts more than this many times as much; the most that a query renews, and the
 #: least difference.
 _MORE, _AT_ONCE, _LEAST = 2.0, 16, 1e-9
+#: Arrays with more features are no features that people send by name.
+_WIDE = 4096
+
+
+@functools.lru_cache(maxsize=8)
+def _numbered(n_features: int) -> tuple[str, ...]:
+    """The names of features of arrays: the same tuple each time. None for very wide ones, which have no categories."""
+    return numbers(n_features) if n_features <= _WIDE else ()
 
 
 def levels_of(ranker: Any) -> Levels:
     """The levels of all categories that a ranker has met."""
     known: Levels | None = ranker._known_levels
     columns = ranker._columns
-    names = () if columns is None else columns._names or columns.names
+    names = _numbered(ranker._n_features) if columns is None else columns._names or columns.names
     # Names are another tuple once they changed, also where a query that is refused had brought some.
     if known is None or known.names is not names:
         known = ranker._known_levels = Levels(names, ranker.max_levels)

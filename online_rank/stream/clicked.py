@@ -190,6 +190,10 @@ def _planned(table: Table, options: Options) -> Plan:
             named[role] = recognised(table.kinds, role, taken) or role
             taken.add(str(named[role]))
             found[role] = str(named[role])
+    for role in ("position", "click", "propensity"):
+        if table.kinds.get(str(named[role])) == "time":
+            remedy = ": make it 1 where there was a click, and 0 elsewhere" * (role == "click")
+            raise ValueError(f"{table.name}: column {named[role]!r}, the {role}, holds times, and numbers are wanted{remedy}")
     if told := [f"{column!r} is the {role}" for role, column in found.items() if column != role and column in table.kinds]:
         warnings.warn(f"{table.name}: recognised by their names: {', '.join(told)}", ReadWarning, stacklevel=5)
     return plan_of(table, named, options)

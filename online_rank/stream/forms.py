@@ -28,6 +28,9 @@ _SCORED = "three columns (query, document, score)"
 _DICT, _ROWS = "JSON, a dict of each query", "JSON, an object of each document"
 _WORKBENCH, _QUEPID, _BOOK = "Search Relevance Workbench", "Quepid", "a book of Quepid"
 
+#: What separates the columns of csv; spreadsheets write semicolons where decimals have commas.
+_SEPARATORS = ",;"
+
 _NO_BREAK_SPACE = "\u00a0".encode()
 _ADVICE = "; no-break spaces are part of ids, and do not separate columns"
 
@@ -141,8 +144,12 @@ class Entries:
 
     def _csv_header(self, first: tuple[int, bytes]) -> list[str] | None:
         """The names of the columns of csv; None unless the first line has the names of queries and documents."""
-        words = next(csv.reader([text_of(self._text.name, *first)]), [])
-        return words if len(words) > 2 and {"qid", "docid"} <= _named(words, {"qid", "docid"}).keys() else None
+        text = text_of(self._text.name, *first)
+        for self._separator in _SEPARATORS:
+            words = next(csv.reader([text], delimiter=self._separator), [])
+            if len(words) > 2 and {"qid", "docid"} <= _named(words, {"qid", "docid"}).keys():
+                return words
+        return None
 
     def _of_csv(self, header: list[str], first: int, lines: Iterable[tuple[int, bytes]]) -> Iterator[Entry]:
         """Rows of csv, as Quepid exports cases, snapshots and books."""
@@ -157,7 +164,7 @@ class Entries:
         elif not values:
             wanted = "a score or a rank" if self._value == "score" else "a grade"
             raise ReadError(f"{name}: no column is called {wanted}; there are {', '.join(header)}")
-        rows = csv.reader(_texts(name, lines))
+        rows = csv.reader(_texts(name, lines), delimiter=self._separator)
         next(rows)
         for row in filter(None, rows):
             at = f"{name}, line {first + rows.line_num - 1}"

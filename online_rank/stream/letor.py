@@ -12,7 +12,7 @@ from online_rank.query import SparseRows
 from online_rank.stream.plan import Column, Options, Plan
 from online_rank.stream.rows import Rows
 from online_rank.stream.source import Text, n_lines, text_of
-from online_rank.stream.values import MISSING_WORDS
+from online_rank.stream.values import MISSING_WORDS, too_high
 
 LOOK_AHEAD = 1 << 23  # bytes of the text from which the number of features is inferred
 WIDE = 1 << 12  # features beyond which rows are sparse
@@ -60,8 +60,10 @@ class Letor:
     def __init__(self, text: Text, options: Options) -> None:
         self.name, self._text, self._options = text.name, text, options
         named = {role: column for role, column in options.named.items() if column}
-        if named or options.features or options.exclude:
+        if named or options.features or options.exclude or options.context:
             raise ValueError(f"{self.name}: LETOR text has no columns: leave out their names")
+        if options.kinds and options.known is None:
+            raise ValueError(f"{self.name}: LETOR text has no texts: leave out the kinds (--kind, kinds=)")
         self._qid, self._first_id, self.width, self.has_qid = "", 1, options.n_features or 0, True
         self._names: tuple[str, ...] = ()
         # What the kernel fills, block after block.
@@ -197,6 +199,9 @@ class Letor:
         for row in np.flatnonzero(~((grades >= lowest) & (grades <= _WHOLE) & (grades == np.rint(grades)))).tolist():
             at, remedy = meta[row, kernels.GRADE], 'negative="zero" or "skip" for those below'
             _note(found, row, at, f"the grade {_shown(found.text, at)} is not an integer >= 0; {remedy}")
+        for row in np.flatnonzero((grades > (most := self._options.max_grade)) & (grades <= _WHOLE)).tolist():
+            at = meta[row, kernels.GRADE]
+            _note(found, row, at, f"the grade {_shown(found.text, at)} {too_high(most)}")
         lengths = meta[:, kernels.QID_LENGTH]
         if is_first:
             self.has_qid = next((bool(lengths[row] >= 0) for row in range(len(grades)) if row not in found.faults), True)

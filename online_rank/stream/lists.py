@@ -58,6 +58,7 @@ class Lists:
         self._options = options
         self.n_bad = self._n_lists = self._n_sized = self._file = 0
         self._trimmed, self._pace = Trimmed(), Pace()
+        self._is_log = planned is not None
         self._told_of, self._told = set[str](), set[str]()
         self.watch: Callable[[int, dict[str, Any]], None] | None = None
         self._open = self._opened(self._sources[0])
@@ -116,7 +117,9 @@ class Lists:
         text = Text(source.path if rows else source)
         try:
             fmt = format_of(source, text.head)
-            if fmt == "letor" and (self._options.named["query"] is None or is_letor(text.head)):
+            if fmt == "letor" and (is_letor(text.head) or not (self._is_log or any(self._options.named.values()))):
+                if self._is_log:
+                    raise ValueError(f"{text.name}: LETOR text has no positions and clicks: a log of clicks is a table")
                 return Letor(text, self._options)
             return Table(source, "csv" if fmt == "letor" else fmt, text, self._options.batch_rows)
         except BaseException:
@@ -237,7 +240,8 @@ class Lists:
                     yield qid, rows
                 else:
                     self._leave_out(fault)
-            for line in (self._trimmed.in_words, self._pace.warning(self._options.half_lives)):
+            trimmed = self._trimmed
+            for line in (trimmed.in_words, trimmed.doubtful_in_words, self._pace.warning(self._options.half_lives)):
                 if line:
                     warnings.warn(f"{name_of(self._sources[0])}: {line}", ReadWarning, stacklevel=6)
         finally:

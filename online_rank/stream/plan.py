@@ -177,6 +177,8 @@ class Options(NamedTuple):
         Whether the model learns words of texts, and the kinds of features that were declared.
     keys, timed, half_lives
         The columns that are keys of the model's `History`, whether it takes the time of a query, and its half-lives.
+    max_grade
+        The largest grade that the model takes.
     tells_missing
         Whether to warn of missing values that are read as 0.
     """
@@ -200,6 +202,7 @@ class Options(NamedTuple):
     half_lives: Sequence[str] = ()
     with_ids: bool = False
     negative: str = "error"
+    max_grade: float = 2.0**53
     missing: str = "error"
     tells_missing: bool = False
     repeated_qid: str = "error"

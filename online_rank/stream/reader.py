@@ -11,7 +11,7 @@ import numpy as np
 from online_rank import arguments
 from online_rank.base import abilities_of
 from online_rank.preprocessing._keys import DOCUMENT
-from online_rank.query import ONE, Block, SparseRows, single
+from online_rank.query import MAX_GRADE, ONE, Block, SparseRows, single
 from online_rank.query.context import read_context
 from online_rank.stream.lists import Lists
 from online_rank.stream.neighbours import Sizes
@@ -129,8 +129,8 @@ class Queries(Lists, Iterator[tuple[Any, ...]]):
                 rows.X[absent] = 0.0
                 self._warn_of_missing(rows)
         if (twice := first_repeated(docids)) is not None:
-            _require_one_grade(qid, docids, rows.y)
-            self._warn_once("twice", f"query {qid} has document {twice!r} several times")
+            _require_one_grade(qid, rows)
+            self._warn_once("twice", f"{rows.where(0)}, the query there: query {qid} has document {twice!r} several times")
         return rows
 
     def _query(self, rows: Rows) -> tuple[Any, ...]:
@@ -389,6 +389,7 @@ def read(
         words=words,
         with_ids=with_ids,
         negative=negative,
+        **({} if model is None else {"max_grade": MAX_GRADE}),
         missing=missing or usual,
         tells_missing=missing is None and model is not None,
         repeated_qid=repeated_qid,
@@ -400,9 +401,10 @@ def read(
     return Queries(sources, options, group)
 
 
-def _require_one_grade(qid: str, docids: list[str], y: np.ndarray) -> None:
+def _require_one_grade(qid: str, rows: Rows) -> None:
     """Raise ReadError for a document that is judged twice, with different grades."""
     known: dict[str, int] = {}
-    for docid, grade in zip(docids, y.tolist(), strict=True):
+    for i, (docid, grade) in enumerate(zip(rows.docids, rows.y.tolist(), strict=True)):
         if docid and known.setdefault(docid, grade) != grade:
-            raise ReadError(f"query {qid} judges document {docid!r} twice, with grades {known[docid]} and {grade}: keep one")
+            what = f"query {qid} judges document {docid!r} twice, with grades {known[docid]} and {grade}: keep one"
+            raise ReadError(f"{rows.where(i)}: {what}")

@@ -13,7 +13,18 @@ from online_rank.query.sparse import as_rows
 from online_rank.stream.bounded import note_long_texts, shared
 from online_rank.stream.plan import Column, Options, Plan
 from online_rank.stream.tables import Batch, Table
-from online_rank.stream.values import Faults, arrow, grades_of, ids_of, is_text, kind_of, numbers_of, plain, times_of
+from online_rank.stream.values import (
+    MISSING_WORDS,
+    Faults,
+    arrow,
+    grades_of,
+    ids_of,
+    is_text,
+    kind_of,
+    numbers_of,
+    plain,
+    times_of,
+)
 from online_rank.stream.vectors import joined_vectors, vectors_in
 from online_rank.stream.wide import numbers_in
 
@@ -92,11 +103,14 @@ class Rows(NamedTuple):
 
 
 class Trimmed:
-    """Categories that lost the blanks around them: how many of each column, and the first of all."""
+    """Categories that lost the blanks around them: how many of each column, and the first of all; and what looks like a
+    missing value: the first of each column.
+    """
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self._first = ""
+        self._doubtful: dict[str, str] = {}
 
     def trim(self, values: Any, column: str, where: Callable[[int], str]) -> Any:
         """Texts of Arrow (n,) without the blanks around them; texts that rows share are trimmed once."""
@@ -104,6 +118,11 @@ class Trimmed:
         texts = values.dictionary if is_shared else plain(values)
         trimmed = compute.utf8_trim_whitespace(texts)
         changed = compute.not_equal(trimmed, texts)
+        if column not in self._doubtful:
+            doubtful = compute.is_in(trimmed, arrow().array(MISSING_WORDS[1:], trimmed.type))
+            doubtful = doubtful.take(values.indices) if is_shared else doubtful
+            if (row := doubtful.index(True).as_py()) >= 0:
+                self._doubtful[column] = f"{values[row].as_py().strip()!r} in column {column!r} ({where(row)})"
         if is_shared:
             trimmed, changed = arrow().DictionaryArray.from_arrays(values.indices, trimmed), changed.take(values.indices)
         changed = compute.fill_null(changed, False)
@@ -120,6 +139,12 @@ class Trimmed:
             return ""
         of = ", ".join(f"{n:,} in column {column!r}" for column, n in self.counts.items())
         return f"blanks around categories were trimmed: {of}; {self._first}"
+
+    @property
+    def doubtful_in_words(self) -> str:
+        """The categories that look like missing values; empty for none."""
+        found = ", ".join(self._doubtful.values())
+        return found and f"read as categories, although they look like missing values that were written as text: {found}"
 
 
 def rows_of(table: Table, batch: Batch, plan: Plan, options: Options, trimmed: Trimmed) -> Rows:
@@ -140,7 +165,7 @@ def rows_of(table: Table, batch: Batch, plan: Plan, options: Options, trimmed: T
     grade, query, time, document = (plan.of(role) for role in ("grade", "query", "event time", "document"))
     y = np.zeros(n, np.int64)
     if grade is not None:
-        y = grades_of(table.column(batch.rows, grade), options.negative, faults, grade)
+        y = grades_of(table.column(batch.rows, grade), options.negative, options.max_grade, faults, grade)
     qids: Any = arrow().array([""] * n)
     if query is not None:
         qids = _ids(table, batch, query, "query", faults)

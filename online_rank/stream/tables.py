@@ -257,11 +257,19 @@ class Table:
         row = bounds[groups[0]] if groups else end
         if begin == end:
             yield opened.schema_arrow.empty_table()
-        for batch in opened.iter_batches(min(batch_rows, rows_at_once(opened.metadata)), row_groups=groups):
+        for batch in self._undamaged(opened.iter_batches(min(batch_rows, rows_at_once(opened.metadata)), row_groups=groups)):
             a, b = max(0, begin - row), min(batch.num_rows, end - row)
             row += batch.num_rows
             if b > a:
                 yield pa.Table.from_batches([batch.slice(a, b - a)]).replace_schema_metadata(opened.schema_arrow.metadata)
+
+    def _undamaged(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """The same batches. Raises ReadError, with the name of the file, for one that cannot be read."""
+        lib = arrow("pyarrow.lib")
+        try:
+            yield from batches
+        except (lib.ArrowInvalid, lib.ArrowNotImplementedError, OSError) as error:
+            raise ReadError(f"{self._place(self._begin + self._n_read + 1)}, or one that follows: {error}") from None
 
 
 def _kind_of(values: Any) -> str:
@@ -321,6 +329,8 @@ def _sliced(batches: Any, n_rows: int) -> Iterator[Any]:
 def _values(values: Any) -> tuple[Any, bool]:
     """Values of any types as an array of Arrow, as text if they are of several types, and whether they are."""
     pa = arrow()
+    if hasattr(values, "sparse"):  # of pandas
+        values = values.sparse.to_dense()
     try:
         return pa.array(values, from_pandas=True), False
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from online_rank.limits import MAX_COUNT
+from online_rank.query import MAX_GRADE
 from online_rank.stream.forms import Entries
 from online_rank.stream.source import ReadError, ReadWarning
-from online_rank.stream.values import MISSING_WORDS
+from online_rank.stream.values import MISSING_WORDS, too_high
 
 #: The share of neighbours in rank whose scores must ascend before scores are taken for distances.
 _ASCENDING = 0.9
@@ -127,6 +128,8 @@ def read_judgements(path: str | os.PathLike[str]) -> dict[str, dict[str, int]]:
         if not (abs(value) <= MAX_COUNT and value.is_integer()):
             raise ReadError(f"{at}: the grade {_unreadable(found['grade'], 'an integer')}")
         grade = max(int(value), 0)
+        if grade > MAX_GRADE:
+            raise ReadError(f"{at}: the grade {found['grade']!r:.60} {too_high(MAX_GRADE)}")
         before = judgements.setdefault(found["qid"], {}).setdefault(found["docid"], grade)
         if before != grade:
             twice = f"document {found['docid']} of query {found['qid']} is judged twice"

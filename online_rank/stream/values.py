@@ -23,7 +23,7 @@ _TRUTHS = {"true": "1", "false": "0"}
 #: What marks a column of text that was made from values of several types.
 MIXED = {b"online_rank": b"mixed"}
 #: The units of columns that hold no numbers.
-TEXT, TYPED = "ISO 8601", "dates"
+TEXT, TYPED, LENGTHS = "ISO 8601", "dates", "lengths of time, in seconds"
 #: The zones of times that say one, and that say none.
 GIVEN, ASSUMED = "as given", "none given, read as UTC"
 _UTC = "UTC"
@@ -44,9 +44,10 @@ class TimeFormat(NamedTuple):
     Attributes
     ----------
     unit : str
-        Of numbers "s", "ms", "us", "ns" or `RELATIVE`; `TEXT` for texts; `TYPED` for dates and times of a frame.
+        Of numbers "s", "ms", "us", "ns" or `RELATIVE`; `TEXT` for texts; `TYPED` for dates and times of a frame, `LENGTHS` for
+        its lengths of time.
     zone : str
-        The zone, `GIVEN` or `ASSUMED`; empty for relative times.
+        The zone, `GIVEN` or `ASSUMED`; empty for relative times and lengths.
     """
 
     unit: str
@@ -63,7 +64,8 @@ class TimeFormat(NamedTuple):
         """
         if self.unit == RELATIVE:
             return "numbers that are no dates: they stay as they are, a half-life takes one for a second"
-        return f"{self.unit} since 1970, zone {self.zone}" if self.unit in PER_SECOND else f"{self.unit}, zone {self.zone}"
+        since = " since 1970" * (self.unit in PER_SECOND)
+        return f"{self.unit}{since}, zone {self.zone}" if self.zone else self.unit
 
 
 def arrow(module: str = "pyarrow") -> Any:
@@ -152,13 +154,19 @@ def numbers_of(values: Any, kind: str, faults: Faults, column: str) -> np.ndarra
     return np.array(values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), np.float64)
 
 
-def grades_of(values: Any, negative: str, faults: Faults, column: str) -> np.ndarray:
-    """A column of grades as int64 (n,); true is 1, false 0. What is no integer, missing, or below 0 if that is an error, is a
-    fault.
+def too_high(most: float) -> str:
+    """What is wrong with a grade above the largest one, and the remedy."""
+    return f"is above {most:.0f}, the largest one: take levels, such as 0 to 4"
+
+
+def grades_of(values: Any, negative: str, most: float, faults: Faults, column: str) -> np.ndarray:
+    """A column of grades as int64 (n,); true is 1, false 0. What is no integer, missing, above `most`, or below 0 if that is an
+    error, is a fault.
     """
     numbers = numbers_of(values, "grade", faults, column)
     with np.errstate(invalid="ignore"):
         good = (numbers >= (0.0 if negative == "error" else -_WHOLE)) & (numbers <= _WHOLE) & (numbers == np.rint(numbers))
+    faults.note(good & (numbers > most), lambda i: f"the grade {numbers[i]:.0f}, in column {column!r}, {too_high(most)}")
     faults.note(
         ~good,
         lambda i: (
@@ -209,6 +217,8 @@ def time_format(values: Any) -> TimeFormat | None:
             return TimeFormat(TEXT, GIVEN if 2 * _matches(texts, ZONED).sum() > dates.sum() else ASSUMED)
         values, kind = numbers, "number"
     if kind == "time":
+        if arrow("pyarrow.types").is_duration(values.type):
+            return TimeFormat(LENGTHS, "")
         zone = getattr(values.type, "tz", None)
         return TimeFormat(TYPED, zone or ASSUMED)
     if kind not in ("number", "empty"):
@@ -235,7 +245,7 @@ def times_of(values: Any, how: TimeFormat, faults: Faults, column: str) -> np.nd
     kind, times = _read_times(values, how, faults, column)
     if kind == "other":
         faults.note(np.ones(len(values), bool), lambda i: f"{what} is neither a time nor a number")
-    elif kind == "number" and how.unit not in (TEXT, TYPED):
+    elif kind == "number" and how.unit not in (TEXT, TYPED, LENGTHS):
         mixed = dict(require_one_unit(times, how.unit))
         times = times / PER_SECOND.get(how.unit, 1.0)
         for i, why in mixed.items():

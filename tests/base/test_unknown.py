@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from online_rank import AdditiveRanker, BlendRanker, PerceptronRanker, StreamQuantileMap, StreamScaler
+from online_rank import AdditiveRanker, BlendRanker, PerceptronRanker, Runs, StreamQuantileMap, StreamScaler, hybrid
+from online_rank.rankers.fixed import FixedRanker
 
 MAKERS = {
     "curves": AdditiveRanker,
@@ -77,3 +78,12 @@ def test_new_words_of_sparse_queries_are_no_news():
 def test_a_model_that_has_learned_nothing_says_nothing():
     assert not told_of(lambda: AdditiveRanker().predict_one([{"size": 1.0}]))
     assert not told_of(lambda: taught(PerceptronRanker).predict_one({}))
+
+
+def test_weights_that_somebody_gave_are_for_a_part_of_the_features():
+    query = Runs({"bm25": [("d7", 12.3), ("d2", 11.9)], "vector": [("d9", 0.83), ("d2", 0.41)]})
+    assert not told_of(lambda: hybrid(["bm25", "vector"]).rank_one(query))
+    for make in (FixedRanker, PerceptronRanker.from_weights):
+        assert not told_of(lambda make=make: make({"size": 1.0}).rank_one(DOCUMENTS))
+        (line,) = told_of(lambda make=make: make({"size": 1.0, "Price": 1.0, "Stars": 2.0}).rank_one(DOCUMENTS))
+        assert line.startswith("x: 2 of its 3 features are unknown to ")

@@ -109,6 +109,26 @@ def test_a_dry_run_shows_what_was_recognised(run, folder):
     assert json.loads(out)["format"] == "csv"
 
 
+def test_letor_text_is_no_log_of_clicks(run, folder):
+    (folder / "letor.txt").write_text("".join(f"{i % 2} qid:{i // 4} 1:{i % 3}\n" for i in range(80)))
+    for files in (["letor.txt"], ["usual.csv", "letor.txt"]):
+        code, _, err = run("train", *files, "--clicks", "moved", "--examination", "none")
+        assert code == 2
+        assert "letor.txt: LETOR text has no positions and clicks: a log of clicks is a table" in err
+
+
+@pytest.mark.parametrize("role", ["click", "position", "propensity"])
+def test_times_are_no_clicks_positions_or_propensities(run, folder, role):
+    names = ["query", "document", "position", "click", "propensity", "size"]
+    rows = [["q1", "a", 1, 0, 0.5, 1], ["q1", "b", 2, 1, 0.5, 2]]
+    for i, row in enumerate(rows):
+        row[names.index(role)] = f"2026-03-0{i + 1}T09:30:00Z"
+    (folder / "when.csv").write_text("\n".join(",".join(map(str, row)) for row in [names, *rows]))
+    code, _, err = run("train", "when.csv", "--clicks", "place")
+    assert code == 2
+    assert f"when.csv: column '{role}', the {role}, holds times, and numbers are wanted" in err
+
+
 def test_a_column_that_is_not_there_is_named(run, folder):
     code, _, err = run("train", "odd.csv", "--clicks", "moved", "--examination", "none")
     assert code == 2

@@ -308,3 +308,16 @@ def test_they_are_clones_parts_of_pipelines_and_refuse_infinite_values():
     # The relevant document is second of two.
     assert model.last_round.loss == pytest.approx(1.0 - 1.0 / np.log2(3.0))
     assert list(itertools.chain(model.predict_one(np.empty((0, 1))))) == []
+
+
+def test_models_that_learned_from_arrays_take_booleans_as_numbers_and_name_a_text(tmp_path):
+    lightgbm_file(tmp_path / "model.txt")
+    curves = AdditiveRanker()
+    for seed in range(5):
+        curves.learn_one(np.random.default_rng(seed).normal(size=(9, 5)).round(), np.arange(9) % 3)
+    for model in (curves, FixedTrees((tmp_path / "model.txt").read_text())):
+        x, rest = [{"1": True, "2": 1.0}, {"1": "false", "2": 2.0}], {"3": 0.5, "4": 1.0, "5": 0.0}
+        scores = model.predict_one([each | rest for each in x])
+        assert scores == model.predict_one([each | rest | {"1": number} for each, number in zip(x, [1, 0], strict=True)])
+        with pytest.raises(ValueError, match="feature '1' of document 0 is a text, 'high', and a number elsewhere"):
+            model.predict_one([{"1": "high", "2": 1.0}, {"1": 0, "2": 2.0}])

@@ -92,6 +92,7 @@ ROWS = [{"query": q, "doc_id": d, "grade": grade} for q, grades in JUDGED.items(
         (json.dumps(ANSWER, indent=2), "Search Relevance Workbench"),
         (json.dumps({"_index": "x", "_source": WORKBENCH}) + "\n", "Search Relevance Workbench"),
         ("query,docid,rating\nstar wars,11,3\nstar wars,1891,0\nice age,425,2\n", "Quepid"),
+        ("query;docid;rating\nstar wars;11;3\nstar wars;1891;0\nice age;425;2\n", "Quepid"),
         ('query,docid,rating\r\n"star wars",11,3\r\nstar wars,1891,0.0\r\nice age,425,2\r\n', "Quepid"),
         (
             "Team Name,Case Name,Case ID,Query Text,Doc ID,Title,Rating,genre\n"

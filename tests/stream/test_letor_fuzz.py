@@ -52,7 +52,9 @@ def ours(data):
         queries = read(io.BytesIO(data), with_ids=is_utf8(data), missing="zero", repeated_qid="new")
         return [(getattr(x, "X", x), y, *more[:1]) for x, y, *more in queries]
     except ReadError as error:
-        found = re.search(r"line (\d+)|judges document|no qid:... and no file", str(error))
+        if "judges document" in str(error):
+            return "judges document"
+        found = re.search(r"line (\d+)|no qid:... and no file", str(error))
         return 1 if found is None else int(found[1]) if found[1] else found[0]
 
 

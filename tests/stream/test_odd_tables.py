@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 import online_rank
-from online_rank.stream import ReadError
+from online_rank import AdditiveRanker, PerceptronRanker
+from online_rank.stream import ReadError, ReadWarning
 
 PLAIN = "q,g,a,b\n1,1,1.5,2\n1,0,2.5,3\n2,1,1,1\n2,0,0,2\n"
 FRAME = pd.read_csv(io.StringIO(PLAIN))
@@ -384,6 +385,71 @@ def test_words_for_missing_values_are_ids_and_only_empty_text_is_missing(tmp_pat
     ]
     with pytest.raises(ValueError, match="line 3: 'q', the query, is missing"):
         read(written(tmp_path, "q,g,a\nx,1,1\n,0,1\n"))
+
+
+@pytest.mark.parametrize("name", ["log.csv", "log.jsonl", "log.parquet"])
+def test_categories_that_look_like_missing_values_raise_one_warning(tmp_path, name):
+    table = pd.DataFrame({"q": [1, 1, 2, 2], "g": [1, 0, 1, 0], "a": ["NA", "x", "x", "NA"], "b": [1, 2, 3, 4]})
+    write = {"log.csv": pd.DataFrame.to_csv, "log.jsonl": pd.DataFrame.to_json, "log.parquet": pd.DataFrame.to_parquet}[name]
+    write(table, tmp_path / name, **({"orient": "records", "lines": True} if name == "log.jsonl" else {"index": False}))
+    told = r"although they look like missing values that were written as text: 'NA' in column 'a' \(.*(line|row) [12]\)$"
+    with pytest.warns(ReadWarning, match=told) as warned:
+        queries = [x.X for x, _ in online_rank.read(tmp_path / name, query="q", grade="g", model=AdditiveRanker())]
+    assert queries[0] == [{"a": "NA", "b": 1.0}, {"a": "x", "b": 2.0}]
+    assert len(warned) == 1
+
+
+def test_sparse_columns_of_pandas_are_numbers():
+    log = pd.DataFrame({"q": [1, 1], "g": [1, 0], "a": pd.arrays.SparseArray([0.0, 2.5]), "b": pd.arrays.SparseArray([0, 1])})
+    assert read(log) == [([[0.0, 0.0], [2.5, 1.0]], [1, 0], "1", ["", ""])]
+
+
+def test_lengths_of_time_are_no_dates():
+    log = pd.DataFrame({"q": [1, 1], "g": [1, 0], "a": pd.to_timedelta([90, 30], "min")})
+    queries = online_rank.read(log, query="q", grade="g", model=AdditiveRanker())
+    assert queries.plan.in_words() == ["1 features: a", "times: a, feature (lengths of time, in seconds)"]
+    assert next(queries)[0].X.tolist() == [[5400.0], [1800.0]]
+
+
+def test_damaged_parquet_is_an_error_with_the_name_of_the_file(tmp_path):
+    FRAME.to_parquet(tmp_path / "log.parquet")
+    damaged = bytearray((tmp_path / "log.parquet").read_bytes())
+    damaged[100:140] = b"x" * 40
+    with pytest.raises(ReadError, match=r"log\.parquet, row 1, or one that follows: "):
+        read(written(tmp_path, bytes(damaged), "log.parquet"))
+
+
+def test_a_document_that_is_judged_twice_is_named_with_its_row(tmp_path):
+    log = written(tmp_path, "q,g,a,d\n1,1,1,x\n1,0,2,y\n1,0,3,x\n")
+    with pytest.raises(ReadError, match=r"log\.csv, line 4: query 1 judges document 'x' twice, with grades 1 and 0"):
+        read(log, document="d")
+    letor = written(tmp_path, "1 qid:1 1:1 # docid = x\n0 qid:1 1:2 # docid = x\n", "letor.txt")
+    with pytest.raises(ReadError, match=r"letor\.txt, line 2: query 1 judges document 'x' twice"):
+        list(online_rank.read(letor, with_ids=True))
+
+
+def test_a_file_with_another_name_is_a_table_if_a_column_is_named(tmp_path):
+    path = written(tmp_path, PLAIN.replace("q,g", "query,g"), "log.txt")
+    assert read(path, query=None) == read(written(tmp_path, PLAIN))
+
+
+def test_letor_text_has_no_columns_of_the_query_and_no_texts(tmp_path):
+    path = written(tmp_path, "1 qid:1 1:1\n0 qid:1 1:2\n", "letor.txt")
+    for options in ({"context": ["1"]}, {"model": AdditiveRanker(kinds={"1": "text"})}):
+        with pytest.raises(ValueError, match=r"letor\.txt: LETOR text has no (columns|texts): leave out"):
+            online_rank.read(path, **options)
+
+
+@pytest.mark.parametrize("grade", [1001, 10**12])
+def test_a_grade_that_no_model_takes_is_an_error_with_its_line(tmp_path, grade):
+    log = written(tmp_path, f"q,g,a\n1,0,1\n1,{grade},2\n")
+    letor = written(tmp_path, f"0 qid:1 1:1\n{grade} qid:1 1:2\n", "l.txt")
+    for model in (AdditiveRanker(), PerceptronRanker()):
+        with pytest.raises(ReadError, match=rf"log\.csv, line 3: the grade {grade}, in column 'g', is above 1000"):
+            read(log, model=model)
+        with pytest.raises(ReadError, match=rf"l\.txt, line 2, column 1: the grade '{grade}' is above 1000, the largest one"):
+            list(online_rank.read(letor, model=model))
+    assert [y.tolist() for _, y in online_rank.read(letor)] == [[0, grade]]  # To take levels in Python.
 
 
 def test_a_header_without_rows_raises_an_error_that_says_so(tmp_path):

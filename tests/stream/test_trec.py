@@ -62,6 +62,7 @@ def test_an_empty_run_is_no_mismatch(tmp_path):
         (read_judgements, "q 0 a\n", "line 1: 3 columns"),
         (read_judgements, "q 0 a 1\nq 0 b 1.5\n", "line 2: the grade '1.5' is not an integer"),
         (read_judgements, "q 0 a 1e300\n", "line 1: the grade '1e300' is not an integer"),
+        (read_judgements, "q 0 a 1\nq 0 b 1001\n", "line 2: the grade '1001' is above 1000"),
         *((read_judgements, f"q 0 a {word}\n", "line 1: the grade is missing: '") for word in MISSING_WORDS if word),
         (read_judgements, "q\u00a00\u00a0a\u00a01\n", "line 1: 1 columns, not .*; no-break spaces are part of ids"),
     ],
