@@ -3,10 +3,11 @@
 import copy
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from online_rank import AdditiveRanker, BlendRanker, ClickBlendRanker, measure
-from online_rank.bounds import certificate_of
+from online_rank.bounds import LossTracker, certificate_of
 from online_rank.export import export
 from online_rank.feedback import Impression
 from online_rank.query import read_query
@@ -60,6 +61,29 @@ def test_a_blend_learns_the_words_of_titles(clicks):
     told, scores = model.explain_one(x, "d0", "d1"), model.predict_one(x)
     assert "title=" in "".join(told.contributions)
     assert sum(told.contributions.values()) == pytest.approx(scores["d0"] - scores["d1"])
+
+
+def test_a_blend_learns_a_block_of_queries_as_a_loop_does():
+    """`learn_many` read all queries of a block before it learned the first, so that early titles were levels."""
+    queries, one, many, held = [*shop(30)], BlendRanker(), BlendRanker(), [*shop(5, seed=5)]
+    for x, y in queries:
+        one.learn_one(x, y)
+    table = pd.DataFrame([document for x, _ in queries for document in x.values()])
+    qid = np.repeat(np.arange(30), [len(x) for x, _ in queries])
+    many.learn_many(table, [grade for _, y in queries for grade in y.values()], qid)
+    for x, _ in held:
+        assert many.predict_one(x) == one.predict_one(x)
+
+
+@pytest.mark.parametrize("make", [AdditiveRanker, BlendRanker, lambda: LossTracker(AdditiveRanker())])
+def test_early_titles_are_texts_like_all_others(make):
+    """A blend keeps the levels that the first titles had: a query of these titles alone was ranked without words."""
+    model, queries = make(), [*shop(60)]
+    for x, y in queries:
+        model.learn_one(x, y)
+    (first, _), (last, _) = queries[0], queries[-1]
+    both = model.predict_many(pd.DataFrame([*first.values(), *last.values()]), np.repeat([0, 1], [len(first), len(last)]))
+    assert [*both] == [*model.predict_one(first).values(), *model.predict_one(last).values()]
 
 
 def test_tokens():
