@@ -75,6 +75,20 @@ def test_a_blend_learns_a_block_of_queries_as_a_loop_does():
         assert many.predict_one(x) == one.predict_one(x)
 
 
+def test_members_of_a_blend_read_texts_by_their_own_settings():
+    """The first member read for all: without its words none had words, and `explain_one` read by the settings of each."""
+    no_words, quality = AdditiveRanker(trees=0, kinds={"title": "ignored"}), []
+    model = BlendRanker([no_words, AdditiveRanker(trees=0, max_levels=3)])
+    for x, y in shop(60):
+        model.learn_one(x, y)
+    for x, y in shop(20, seed=5):
+        quality.append(measure("ndcg@10").value([*model.predict_one(x).values()], [*y.values()]))
+    assert np.mean(quality) > 0.9
+    told, scores = model.explain_one(x, "d0", "d1"), model.predict_one(x)
+    assert sum(told.contributions.values()) == pytest.approx(scores["d0"] - scores["d1"])
+    assert from_bytes(to_bytes(model)).predict_one(x) == scores
+
+
 @pytest.mark.parametrize("make", [AdditiveRanker, BlendRanker, lambda: LossTracker(AdditiveRanker())])
 def test_early_titles_are_texts_like_all_others(make):
     """A blend keeps the levels that the first titles had: a query of these titles alone was ranked without words."""
