@@ -104,6 +104,14 @@ def test_tokens():
     assert words_of("Red RUNNING-shoe 42") == ["red", "running", "shoe", "42"]
     assert words_of("\u4eac\u90fd\u5e02") == ["\u4eac\u90fd", "\u90fd\u5e02"]
     assert words_of("Stra\u00dfe \u4eac") == ["strasse", "\u4eac"]
+    # Vowel signs of Hindi, accents of Hebrew, and what is left of a Turkish capital.
+    for word in (
+        "\u0915\u093e",
+        "\u0928\u092e\u0938\u094d\u0924\u0947",
+        "\u05e2\u05b4\u05d1\u05b0\u05e8\u05b4\u05d9\u05ea",
+        "i\u0307zmir",
+    ):
+        assert words_of(f"{word}, {word}\u0964") == [word, word]
     assert keys_of(["title="], [["red"]]).tolist() == keys_of([""], [["title=red"]]).tolist()
 
 
