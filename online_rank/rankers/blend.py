@@ -63,8 +63,8 @@ class BlendRanker(NestedRanker):
     each query: where a stream drifts, members that forget carry the blend along.
 
     **The default blend** is an `AdditiveRanker` and trees, which see the features by the map of its curves: a sum of curves of
-    single features and of trees. It takes all that the former takes: raw features, missing values, categories, and features
-    that come late. Sparse rows are left to the former.
+    single features and of trees. It takes all that the former takes: raw features, missing values, categories, words, the
+    context, and features that come late. Sparse rows are left to the former.
 
     Parameters
     ----------
@@ -272,7 +272,9 @@ class BlendRanker(NestedRanker):
             able = able._replace(takes_time=True)
         if all(learner.abilities.takes_documents for learner in self._learners):
             able = able._replace(takes_documents=True, takes_missing=True)
-        return able if self._curves is None else able._replace(takes_documents=True, takes_missing=True, takes_sparse=True)
+        if self._curves is None:
+            return able
+        return able._replace(takes_documents=True, takes_missing=True, takes_sparse=True, takes_context=True)
 
     @property
     def _wrapped(self) -> list[Ranker | RankingPipeline]:

@@ -63,6 +63,23 @@ def test_a_blend_learns_the_words_of_titles(clicks):
     assert sum(told.contributions.values()) == pytest.approx(scores["d0"] - scores["d1"])
 
 
+@pytest.mark.parametrize("clicks", [False, True])
+def test_a_blend_takes_the_words_of_queries(clicks):
+    """A blend refused a context, unless a step before it took one: then it learned from it."""
+    rng, model, quality = np.random.default_rng(0), (ClickBlendRanker if clicks else BlendRanker)(), []
+    for t in range(100):
+        segment, brands = int(rng.integers(2)), rng.integers(2, size=8)
+        x = {f"d{i}": {"brand": "ab"[brand], "price": float(rng.normal())} for i, brand in enumerate(brands)}
+        y, context = {name: int(brands[i] == segment) for i, name in enumerate(x)}, {"segment": f"s{segment}"}
+        if t >= 60:
+            quality.append(measure("ndcg@10").value([*model.predict_one(x, context=context).values()], [*y.values()]))
+        fed = Impression(tuple(x)).clicked([name for name in x if y[name]]) if clicks else y
+        model.learn_one(x, fed, context=context)
+    assert np.mean(quality) > 0.95
+    told, scores = model.explain_one(x, "d0", "d1", context=context), model.predict_one(x, context=context)
+    assert sum(told.contributions.values()) == pytest.approx(scores["d0"] - scores["d1"])
+
+
 def test_a_blend_learns_a_block_of_queries_as_a_loop_does():
     """`learn_many` read all queries of a block before it learned the first, so that early titles were levels."""
     queries, one, many, held = [*shop(30)], BlendRanker(), BlendRanker(), [*shop(5, seed=5)]
