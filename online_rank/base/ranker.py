@@ -383,6 +383,12 @@ class Ranker(QueryStep):
             raise TypeError("y is of type NoneType; grades are a sequence of integers, one a document")
         if not n_queries:
             return
+        if n_queries > 1 and self._is_learned_one_by_one(block):
+            if changes is not None:
+                changes.include(self, block)
+            for query in block.each():
+                self._learn_block(query)
+            return
         able = self._known or self.abilities
         if block.served is not None and not able.takes_served:
             raise ValueError(f"served: {type(self).__name__} cannot learn from scores that were served, only from its own")
@@ -418,6 +424,10 @@ class Ranker(QueryStep):
             raise self._rejection(block.queries(learned, learned + 1))
         # A copy: a view would keep the rounds of the whole block alive.
         self._last_round = rounds if n_queries == 1 else rounds[-1:].copy()
+
+    def _is_learned_one_by_one(self, _block: Block) -> bool:
+        """Whether how a query of a block is read depends on what the queries before it taught."""
+        return False
 
     def _rejection(self, query: Block) -> ValueError:
         """The error for a query that was not learned; raised here if the query has a bad value."""

@@ -72,7 +72,7 @@ class Settings(Training):
             if found.setdefault(name, kind) != kind:
                 raise ValueError(f"--kind {text}: {name} is {found[name]} already")
         if found and self.ranker != "additive":
-            raise ValueError(f"--kind and --query-text are for --ranker additive, not for {self.ranker}: it learns no words")
+            raise ValueError(f"--kind and --query-text are for --ranker additive, not for {self.ranker}")
         return found or None
 
     @property

@@ -1,7 +1,6 @@
 """Features by hashed names, without a vocabulary, for numbers, text and categories."""
 
 import itertools
-import re
 from array import array
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -19,11 +18,10 @@ from online_rank.query import Block, SparseRows, document_name, require_finite
 from online_rank.query.forms import as_floats, flat
 from online_rank.query.names import encoded, in_lines, in_nfc, names_in_nfc
 from online_rank.query.sparse import as_rows, merged
+from online_rank.query.words import WORDS
 
 #: As many columns as a model may have features.
 MOST_BITS = 24
-
-_WORDS = re.compile(r"\w+")
 
 
 class HashedFeatures(QueryTransformer):
@@ -126,7 +124,7 @@ class HashedFeatures(QueryTransformer):
         for name, value in document.items():
             if isinstance(value, str):
                 value = in_nfc(value)
-                words = Counter(_WORDS.findall(value.casefold())) if in_nfc(name) in fields else {value: 1}
+                words = Counter(WORDS.findall(value.casefold())) if in_nfc(name) in fields else {value: 1}
             elif isinstance(value, list | tuple) and all(isinstance(word, str) for word in value):
                 words = Counter(map(in_nfc, value))
             elif hasattr(type(value), "__float__") and not isinstance(value, np.complexfloating | np.ndarray):

@@ -2,6 +2,7 @@
 
 import itertools
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
@@ -11,10 +12,12 @@ import numpy as np
 from online_rank._kernels.words import cross, hash_lines
 from online_rank.query.names import encoded, in_nfc
 
-__all__ = ["Entries", "Tokens", "Worded", "crossed", "entries_of", "joined", "key_of_pair", "keys_of", "words_of"]
+__all__ = ["WORDS", "Entries", "Tokens", "Worded", "crossed", "entries_of", "joined", "key_of_pair", "keys_of", "words_of"]
 
-#: Words, as `HashedFeatures` finds them; and runs of scripts that are written without blanks.
-_WORDS = re.compile(r"\w+")
+#: Accents and vowel signs, which are parts of words, and no letters to `re`: without them Hindi and Tamil have no whole words.
+_MARKS = "".join(c for c in map(chr, range(0x300, 0x1E00)) if unicodedata.category(c)[0] == "M")
+#: Words, as `HashedFeatures` finds them, too; and runs of scripts that are written without blanks.
+WORDS = re.compile(rf"\w[\w{_MARKS}]*")
 _DENSE = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+")
 
 
@@ -27,10 +30,10 @@ def words_of(text: str) -> list[str]:
     (['red', 'running', 'shoe', '42'], ['map', '\u4eac\u90fd', '\u90fd\u5e02'])
     """
     if text.isascii():
-        return _WORDS.findall(text.lower())
+        return WORDS.findall(text.lower())
     text = str(in_nfc(text)).casefold()
     runs = _DENSE.findall(text)
-    return _WORDS.findall(_DENSE.sub(" ", text)) + [run[i : i + 2] for run in runs for i in range(max(len(run) - 1, 1))]
+    return WORDS.findall(_DENSE.sub(" ", text)) + [run[i : i + 2] for run in runs for i in range(max(len(run) - 1, 1))]
 
 
 class Tokens(NamedTuple):

@@ -35,6 +35,8 @@ from online_rank.rankers.hedge import BUDGET, LEAST, HedgeAccount, choose, openi
 from online_rank.rankers.leaf_tables import within_reach
 from online_rank.rankers.nested import NestedRanker, first_step, require_model
 
+#: Settings of rankers that decide how documents are read, and what rankers without them have.
+_READ_BY = {"kinds": None, "max_levels": 100, "dimensions": None}
 _MAX_CANDIDATES = 2000
 LARGEST_NORM = Round._fields.index("largest_norm")
 
@@ -61,8 +63,8 @@ class BlendRanker(NestedRanker):
     each query: where a stream drifts, members that forget carry the blend along.
 
     **The default blend** is an `AdditiveRanker` and trees, which see the features by the map of its curves: a sum of curves of
-    single features and of trees. It takes all that the former takes: raw features, missing values, categories, and features
-    that come late. Sparse rows are left to the former.
+    single features and of trees. It takes all that the former takes: raw features, missing values, categories, words, the
+    context, and features that come late. Sparse rows are left to the former.
 
     Parameters
     ----------
@@ -270,7 +272,9 @@ class BlendRanker(NestedRanker):
             able = able._replace(takes_time=True)
         if all(learner.abilities.takes_documents for learner in self._learners):
             able = able._replace(takes_documents=True, takes_missing=True)
-        return able if self._curves is None else able._replace(takes_documents=True, takes_missing=True, takes_sparse=True)
+        if self._curves is None:
+            return able
+        return able._replace(takes_documents=True, takes_missing=True, takes_sparse=True, takes_context=True)
 
     @property
     def _wrapped(self) -> list[Ranker | RankingPipeline]:
@@ -343,9 +347,13 @@ class BlendRanker(NestedRanker):
 
     @property
     def _passes(self) -> bool:
-        """Whether each learner reads documents itself, and some make other features of them."""
-        takes = (self._known or self.abilities).takes_documents
-        return takes and any(isinstance(learner, RankingPipeline) for learner in self._learners)
+        """Whether each learner reads documents itself: some make other features of them, or read them by other settings."""
+        if self._curves is not None or not (self._known or self.abilities).takes_documents:
+            return False
+        if any(isinstance(learner, RankingPipeline) for learner in self._learners):
+            return True
+        own = [[getattr(learner, name, default) for name, default in _READ_BY.items()] for learner in self._learners]
+        return any(settings != own[0] for settings in own)
 
     def _score_all(self, block: Block, score: Callable[[Any, np.ndarray], np.ndarray] | None = None) -> np.ndarray:
         if not self._passes:

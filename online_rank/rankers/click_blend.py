@@ -111,8 +111,7 @@ class ClickBlendRanker(BlendRanker):
         return [curves, ClickTrees(examination=known, shown_on=self.shown_on, seed=seed)]
 
     def _abilities(self) -> Abilities:
-        able = super()._abilities()._replace(takes_clicks=True, takes_any_list=True, draws=True, takes_served=False)
-        return able if self.shown_on is None else able._replace(takes_context=True)
+        return super()._abilities()._replace(takes_clicks=True, takes_any_list=True, draws=True, takes_served=False)
 
     @property
     def _own_policy(self) -> Policy:

@@ -296,23 +296,14 @@ class CurvedRanker(Ranker):
         """What is learned of vectors; None before there are any."""
         return self._vectors
 
-    def _is_learned_one_by_one(self, block: Block) -> bool:
-        """Whether how a query of a block is read depends on what the queries before it taught."""
-        raise NotImplementedError
-
     def _without_vectors(self, block: Block) -> Block:
         """A block with columns in place of its vectors, or as it is."""
         has_vectors = self._vectors is not None and type(block.X) is list
         return without_vectors_of(self, block) if has_vectors else block
 
     def _learn_block(self, block: Block, changes: all_or_nothing | None = None) -> None:
-        if len(block.w) > 1 and self._is_learned_one_by_one(block):
-            if changes is not None:
-                changes.include(self, block)
-            for query in block.each():
-                self._learn_block(query)
-            return
-        if self._vectors is None or type(block.X) is not list:
+        one_by_one = len(block.w) > 1 and self._is_learned_one_by_one(block)
+        if one_by_one or self._vectors is None or type(block.X) is not list:
             try:
                 return super()._learn_block(block, changes)
             except VectorsMet:  # Nothing has changed: they are met when a query is read.

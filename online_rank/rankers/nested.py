@@ -97,6 +97,10 @@ class NestedRanker(Ranker):
     def _score_queries(self, X: Any, offsets: np.ndarray) -> np.ndarray:
         return self._scores_of(self._serving, X, offsets)
 
+    def _is_learned_one_by_one(self, block: Block) -> bool:
+        inner = self._reader.of(self)
+        return inner is not None and bool(inner._is_learned_one_by_one(block))
+
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
         self._share_columns()
         return super()._learn(with_features(block, block.X, self.feature_names), rounds)

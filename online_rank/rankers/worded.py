@@ -104,7 +104,7 @@ class Texts:
             return False
         given = [(i, text) for i, value in zip(rows, values, strict=True) if isinstance(value, str) and (text := _plain(value))]
         if not given:
-            if not known and (declared or self.kinds.of(name)) in (TEXT, IGNORED):
+            if (declared or self.kinds.of(name)) in (TEXT, IGNORED):
                 self._note_odd(name, values)
                 return True
             self._take_lists(name, rows, values)
@@ -115,7 +115,8 @@ class Texts:
         kind = declared
         if kind is None:
             kind = CATEGORY
-            if not known.keys() >= {*texts}:
+            # A ranker inside others keeps the levels that a text had while it was a category.
+            if not known.keys() >= {*texts} or self.kinds.of(name) != CATEGORY:
                 kind = self._kind_of(name, texts)
         if kind == CATEGORY:
             self._take_lists(name, rows, values)

@@ -79,7 +79,10 @@ ABILITIES = {
     ),
     "tracker of clicks": (LossTracker(ClickPerceptron()), {"takes_clicks", "takes_sparse", "draws", "learns"}),
     "blend": (BlendRanker([PerceptronRanker(), RidgeRanker()]), {"takes_served", "learns"}),
-    "default blend": (BlendRanker(), {"takes_documents", "takes_missing", "takes_sparse", "takes_served", "learns"}),
+    "default blend": (
+        BlendRanker(),
+        {"takes_context", "takes_documents", "takes_missing", "takes_sparse", "takes_served", "learns"},
+    ),
     "blend of curves": (
         BlendRanker([AdditiveRanker()]),
         {"takes_context", "takes_documents", "takes_missing", "takes_served", "learns"},

@@ -189,3 +189,13 @@ def test_texts_alone():
     assert not len(step.transform_one(np.ones((2, 2))).values)
     with pytest.raises(ValueError, match="text is None"):
         HashedFeatures(others=False)
+
+
+def test_vowel_signs_are_parts_of_words():
+    """Words of Hindi that differ in a vowel sign were one word, and longer words were cut at each sign."""
+    step = HashedFeatures(20, text=("title",))
+    made = step.transform_one(
+        [{"title": "\u0915\u093e"}, {"title": "\u0915\u0940"}, {"title": "\u0928\u092e\u0938\u094d\u0924\u0947"}]
+    )
+    assert [*map(len, made)] == [1, 1, 1]
+    assert len({column for document in made for column in document}) == 3

@@ -3,10 +3,11 @@
 import copy
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from online_rank import AdditiveRanker, BlendRanker, ClickBlendRanker, measure
-from online_rank.bounds import certificate_of
+from online_rank.bounds import LossTracker, certificate_of
 from online_rank.export import export
 from online_rank.feedback import Impression
 from online_rank.query import read_query
@@ -62,10 +63,72 @@ def test_a_blend_learns_the_words_of_titles(clicks):
     assert sum(told.contributions.values()) == pytest.approx(scores["d0"] - scores["d1"])
 
 
+@pytest.mark.parametrize("clicks", [False, True])
+def test_a_blend_takes_the_words_of_queries(clicks):
+    """A blend refused a context, unless a step before it took one: then it learned from it."""
+    rng, model, quality = np.random.default_rng(0), (ClickBlendRanker if clicks else BlendRanker)(), []
+    for t in range(100):
+        segment, brands = int(rng.integers(2)), rng.integers(2, size=8)
+        x = {f"d{i}": {"brand": "ab"[brand], "price": float(rng.normal())} for i, brand in enumerate(brands)}
+        y, context = {name: int(brands[i] == segment) for i, name in enumerate(x)}, {"segment": f"s{segment}"}
+        if t >= 60:
+            quality.append(measure("ndcg@10").value([*model.predict_one(x, context=context).values()], [*y.values()]))
+        fed = Impression(tuple(x)).clicked([name for name in x if y[name]]) if clicks else y
+        model.learn_one(x, fed, context=context)
+    assert np.mean(quality) > 0.95
+    told, scores = model.explain_one(x, "d0", "d1", context=context), model.predict_one(x, context=context)
+    assert sum(told.contributions.values()) == pytest.approx(scores["d0"] - scores["d1"])
+
+
+def test_a_blend_learns_a_block_of_queries_as_a_loop_does():
+    """`learn_many` read all queries of a block before it learned the first, so that early titles were levels."""
+    queries, one, many, held = [*shop(30)], BlendRanker(), BlendRanker(), [*shop(5, seed=5)]
+    for x, y in queries:
+        one.learn_one(x, y)
+    table = pd.DataFrame([document for x, _ in queries for document in x.values()])
+    qid = np.repeat(np.arange(30), [len(x) for x, _ in queries])
+    many.learn_many(table, [grade for _, y in queries for grade in y.values()], qid)
+    for x, _ in held:
+        assert many.predict_one(x) == one.predict_one(x)
+
+
+def test_members_of_a_blend_read_texts_by_their_own_settings():
+    """The first member read for all: without its words none had words, and `explain_one` read by the settings of each."""
+    no_words, quality = AdditiveRanker(trees=0, kinds={"title": "ignored"}), []
+    model = BlendRanker([no_words, AdditiveRanker(trees=0, max_levels=3)])
+    for x, y in shop(60):
+        model.learn_one(x, y)
+    for x, y in shop(20, seed=5):
+        quality.append(measure("ndcg@10").value([*model.predict_one(x).values()], [*y.values()]))
+    assert np.mean(quality) > 0.9
+    told, scores = model.explain_one(x, "d0", "d1"), model.predict_one(x)
+    assert sum(told.contributions.values()) == pytest.approx(scores["d0"] - scores["d1"])
+    assert from_bytes(to_bytes(model)).predict_one(x) == scores
+
+
+@pytest.mark.parametrize("make", [AdditiveRanker, BlendRanker, lambda: LossTracker(AdditiveRanker())])
+def test_early_titles_are_texts_like_all_others(make):
+    """A blend keeps the levels that the first titles had: a query of these titles alone was ranked without words."""
+    model, queries = make(), [*shop(60)]
+    for x, y in queries:
+        model.learn_one(x, y)
+    (first, _), (last, _) = queries[0], queries[-1]
+    both = model.predict_many(pd.DataFrame([*first.values(), *last.values()]), np.repeat([0, 1], [len(first), len(last)]))
+    assert [*both] == [*model.predict_one(first).values(), *model.predict_one(last).values()]
+
+
 def test_tokens():
     assert words_of("Red RUNNING-shoe 42") == ["red", "running", "shoe", "42"]
     assert words_of("\u4eac\u90fd\u5e02") == ["\u4eac\u90fd", "\u90fd\u5e02"]
     assert words_of("Stra\u00dfe \u4eac") == ["strasse", "\u4eac"]
+    # Vowel signs of Hindi, accents of Hebrew, and what is left of a Turkish capital.
+    for word in (
+        "\u0915\u093e",
+        "\u0928\u092e\u0938\u094d\u0924\u0947",
+        "\u05e2\u05b4\u05d1\u05b0\u05e8\u05b4\u05d9\u05ea",
+        "i\u0307zmir",
+    ):
+        assert words_of(f"{word}, {word}\u0964") == [word, word]
     assert keys_of(["title="], [["red"]]).tolist() == keys_of([""], [["title=red"]]).tolist()
 
 
