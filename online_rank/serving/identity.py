@@ -1,9 +1,11 @@
 """Checks that the service in a folder is the one to start: limits may change, the model only on request."""
 
+import logging
 import warnings
 from typing import Any
 
 from online_rank.base import ranker_of
+from online_rank.serving.clock import CLOCK
 from online_rank.serving.protocol import RankingService
 from online_rank.storage.earlier import as_begun
 from online_rank.storage.folder import CheckpointError
@@ -13,6 +15,11 @@ from online_rank.storage.tree import settings_of
 _OPTIONS = ("measure", "learn_served")
 #: The limits of a service, which are not part of its identity.
 _LIMITS = ("wait", "wait_bytes", "clock_skew")
+
+#: Why a comparison ends, without a challenger and with another one.
+_ENDED = {True: "there is no --challenger now", False: "another one begins"}
+
+_log = logging.getLogger("online_rank.serving")
 
 
 class OtherService(CheckpointError):
@@ -61,6 +68,7 @@ def go_on(kept: RankingService, given: RankingService, store: str, replace_model
         if kept.challenge is not None and (given.challenge is None or kept.challenge.origin != given.challenge.origin):
             kept.challenge = None  # It does not have to be comparable with the model that is given.
         kept.replace_model(given.model, given.origin)
+        kept.serving_since = CLOCK.now(), "the model was replaced at the start (--replace-model)"
     is_other_challenge = _challenge(kept, given, is_compared)
     is_other_plan = settings_of(kept.plan) != settings_of(given.plan)
     if is_other_plan:
@@ -75,6 +83,11 @@ def _is_with_today(kept: RankingService, given: RankingService, store: str, repl
     """
     old, new = kept.challenge, given.challenge
     if old is None or old.keep is None:
+        if new is not None and new.keep is not None and settings_of(kept.model) != settings_of(given.model):
+            raise OtherService(
+                f"{store} does not compare the ranking of today with a model: start it without --from-today, or with it in an "
+                "empty folder"
+            )
         return False
     if new is None or new.keep is None:
         if replace_model and given.origin is not None:
@@ -83,22 +96,26 @@ def _is_with_today(kept: RankingService, given: RankingService, store: str, repl
             f"{store} compares the ranking of today with a model: start it with --from-today again. --replace-model with a "
             "MODEL ends the comparison, and serves that model"
         )
-    if new.origin in (None, old.origin, kept._promoted):
-        today = ranker_of(old.model if old.n_turns % 2 else kept.model).weights
-        options = (("--from-today", today, ranker_of(given.model).weights), ("--keep", old.keep, new.keep))
-        other = [f"{name} is {before!r}, here {now!r}" for name, before, now in options if before != now]
-        if other:
-            raise OtherService(
-                f"{store} compares the ranking of today with other options: {'; '.join(other)}. Start with those that it has, "
-                "or in an empty folder"
-            )
-        return True
-    if not replace_model:
+    is_same = new.origin in (None, old.origin, kept._promoted)
+    if not (is_same or replace_model):
         raise OtherService(
             f"{store} compares the ranking of today with another model than this one. --replace-model begins a comparison with "
             "this one; without a MODEL the one in the folder continues"
         )
-    return False
+    has_turned = old.n_turns % 2 == 1
+    today = ranker_of(old.model if has_turned else kept.model).weights
+    options = (("--from-today", today, ranker_of(given.model).weights), ("--keep", old.keep, new.keep))
+    other = [f"{name} is {before!r}, here {now!r}" for name, before, now in options if before != now]
+    if other:
+        raise OtherService(
+            f"{store} compares the ranking of today with other options: {'; '.join(other)}. Start with those that it has, "
+            "or in an empty folder"
+        )
+    if has_turned and not is_same:
+        # The model that goes is the one that serves: the new one is compared with the ranking of today, as at first.
+        kept.model, kept._promoted = old.model, None
+        kept.serving_since = CLOCK.now(), "--replace-model: another model is compared with the ranking of today"
+    return is_same
 
 
 def _challenge(kept: RankingService, given: RankingService, is_compared: bool) -> bool:
@@ -112,6 +129,8 @@ def _challenge(kept: RankingService, given: RankingService, is_compared: bool) -
         return is_other
     if old is None and new is None:
         return False
+    if old is not None:
+        _log.warning("the comparison with another model ends (%s): %s", _ENDED[new is None], old.difference_text)
     kept.begin_challenge(new, kept.model)
     return True
 

@@ -10,7 +10,7 @@ from starlette.routing import Router
 
 from online_rank.serving.asgi import ANOTHER_LEADS, Limits, Message, Receive, Scope, Send
 from online_rank.serving.http import Exchange, RankingApp
-from online_rank.serving.starting import StandIn
+from online_rank.serving.starting import StandIn, has_to_be_chosen
 from online_rank.storage.folder import FolderInUse
 
 _log = logging.getLogger("online_rank.serving")
@@ -113,7 +113,10 @@ class LeadingApp:
                 if str(error) != self._refused:
                     _log.exception("this server cannot lead")
                 self._refused = str(error) or type(error).__name__
-                await self._rank_meanwhile(error)
+                if has_to_be_chosen(error):
+                    self._meanwhile = None
+                else:
+                    await self._rank_meanwhile(error)
             else:
                 self._refused, self._meanwhile = "", None
                 await self._lead(app)

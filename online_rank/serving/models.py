@@ -16,7 +16,7 @@ from online_rank.serving.protocol import RankingService
 from online_rank.serving.replacing import keep_in_cache, keep_snapshot
 from online_rank.serving.served import Answer, ServedModel, answered
 from online_rank.serving.starting import StandIn, open_again, stand_in
-from online_rank.serving.tenants import KEY, Keys, usage_of
+from online_rank.serving.tenants import KEY, Keys, require_same_use, usage_of
 from online_rank.serving.workers import REMEDY
 from online_rank.storage.folder import FolderInUse
 from online_rank.storage.postgres import is_postgres
@@ -153,6 +153,8 @@ class Models:
         self.n_bytes = 0
         self._n_deleted = 0
         self._put_away_counts: collections.Counter[str] = collections.Counter()
+        if directory is not None and only is None and not is_postgres(directory):
+            require_same_use(Path(directory), by_key)
         try:
             if not by_key:
                 self.single = self.open_models[""] = only or served(directory)

@@ -285,12 +285,13 @@ class RankingService(ServiceState):
         now: Any = None,
         n_drafts: Any = None,
         spent: Any = None,
+        n_failed: Any = None,
         *,
         number: Any,
         waiting: Any,
     ) -> None:
         """A query was ranked. Raises ValueError for what no service has recorded."""
-        if not all(is_integer(count, 0, MAX_COUNT) for count in (n_shown or 0, n_asked, n_drafts or 0)):
+        if not all(is_integer(count, 0, MAX_COUNT) for count in (n_shown or 0, n_asked, n_drafts or 0, n_failed or 0)):
             raise ValueError("a ranking has counts that no file can hold")
         arguments.number("the share of the DCG that a draw keeps", kept, 0.0, 1.001, optional=True)
         if n_drafts is not None:
@@ -305,6 +306,8 @@ class RankingService(ServiceState):
             self.challenge.n_asked = n_asked
             if n_drafts is not None:
                 self.challenge.n_shown, self.challenge.spent = n_drafts, spent
+            if n_failed is not None:  # Older journals lack it.
+                self.challenge.n_failed = n_failed
         with all_or_nothing(self) as changes:
             ranking.let_wait(self, changes, number, waiting, gone, now, kept)
         self._pending.spill()

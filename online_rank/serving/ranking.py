@@ -169,8 +169,9 @@ def waits(
     n_asked = 0 if challenge is None else challenge.n_asked
     # Only a query ahead of the clock has another time than it is.
     fields: tuple[Any, ...] = ("rank", n_shown, gone, n_asked, kept, None if now == at else now)
-    if challenge is not None and challenge.keep is not None:
-        fields = (*fields, challenge.n_shown, challenge.spent)
+    if challenge is not None:
+        spent = (None, None) if challenge.keep is None else (challenge.n_shown, challenge.spent)
+        fields = (*fields, *spent, challenge.n_failed)
     reply = Reply(answer, Outcome(fields, number, waiting, gone=tuple(forgotten)), docs=docs)
     let_wait(state, changes, number, waiting, gone, now, kept)
     return reply

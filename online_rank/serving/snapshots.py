@@ -60,9 +60,14 @@ class KeptModels:
             self._store.put_file(_name(day), content)
 
     def complete(self, day: str) -> None:
-        """The model of this day is kept: delete the models of all but the last days. Raises OSError."""
-        for old in self.days()[: -self._n_days]:
-            self._store.delete_file(_name(old))  # type: ignore[union-attr]
+        """The model of this day is kept: delete the models of all but the last days. Raises OSError.
+
+        Later days are of a clock that is wrong now, or was wrong then: they take no place of others, nor lose theirs.
+        """
+        days = self.days()
+        for those in ([each for each in days if each <= day], [each for each in days if each > day]):
+            for old in those[: -self._n_days]:
+                self._store.delete_file(_name(old))  # type: ignore[union-attr]
         self._day = day
 
     def without(self, wanted: Forget) -> tuple[dict[str | None, bytes], frozenset[str]]:

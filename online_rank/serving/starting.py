@@ -75,6 +75,12 @@ def as_os_error(error: Exception) -> OSError:
     return error if isinstance(error, OSError) else OSError(errno.EIO, str(error) or type(error).__name__)
 
 
+def has_to_be_chosen(why: Exception) -> bool:
+    """Whether nothing ranks until a person chooses: other options, another folder, a later release."""
+    is_other = isinstance(why, OtherService | FolderInUse | FileNotFoundError | NotADirectoryError)
+    return is_other or (isinstance(why, ModelFileError) and why.later)
+
+
 def stand_in(
     make: Callable[[], RankingService],
     place: str | Path,
@@ -91,8 +97,7 @@ def stand_in(
     OSError, ValueError
         `why`, if the folder is of another service, in use, written by a later release, or at an address that does not exist.
     """
-    is_other = isinstance(why, OtherService | FolderInUse | FileNotFoundError | NotADirectoryError)
-    if is_other or (isinstance(why, ModelFileError) and why.later):
+    if has_to_be_chosen(why):
         raise why
     _log.error("%s cannot be opened; until it can be, queries are ranked and nothing is learned: %s", place, why)
     folder = Path(place)

@@ -7,6 +7,7 @@ import re
 import time
 from pathlib import Path
 
+from online_rank.serving.identity import OtherService
 from online_rank.serving.outcomes import PREVIOUS, REFERENCE
 from online_rank.serving.snapshots import SNAPSHOT
 from online_rank.storage.checkpoint import STATE
@@ -172,6 +173,20 @@ def _is_own(name: str) -> bool:
 def _has_state(path: Path) -> bool:
     """Whether a folder has the database of a service."""
     return (path / STATE).is_file()
+
+
+def require_same_use(folder: Path, by_key: bool) -> None:
+    """Raise OtherService if a folder has one model where one for each key is to begin, or the other way round.
+
+    A folder with both was served in both ways, and continues in both.
+    """
+    with contextlib.suppress(OSError):  # Whoever opens it says what is wrong with it.
+        if by_key == _has_state(folder):
+            begun = (folder / Keys._owner_file).exists()
+            has_keys = begun and any(KEY.fullmatch(each.name) and _has_state(Path(each)) for each in os.scandir(folder))
+            if has_keys != by_key:
+                which, remedy = ("a single model", "without --key") if by_key else ("a model for each key", "with --key")
+                raise OtherService(f"{folder} has {which}: start it {remedy}, or in an empty folder")
 
 
 def _number(folder: Path, name: str) -> float | None:

@@ -6,11 +6,12 @@ import pytest
 
 from online_rank import ClickCurves, PerceptronRanker, StreamScaler, SwapRanker
 from online_rank.serving import RankingService
-from online_rank.serving.challenge import from_today
+from online_rank.serving.challenge import Challenge, from_today
 from online_rank.serving.durable import DurableService
 from online_rank.serving.outcomes import Outcome
 from online_rank.serving.windows import promote
 from online_rank.storage import CheckpointError
+from online_rank.storage.files import to_bytes
 
 
 def query(number):
@@ -151,3 +152,65 @@ def test_another_ranking_of_today_or_budget_is_refused_by_its_option(has_turned,
         with pytest.raises(CheckpointError, match=says):
             DurableService(given(**options), tmp_path / "state")
     DurableService(given(), tmp_path / "state").close()
+
+
+def turned(folder):
+    """A folder in which the model `one` has taken the place of the ranking of today."""
+    begun = DurableService(of_today("one"), folder)
+    promote(begun.service, 1.7e9, "won")
+    begun.append([Outcome(("promote", 1.7e9, "won"))], sync=True)
+    begun.close()
+
+
+def test_after_a_take_over_another_model_is_compared_with_the_ranking_of_today(tmp_path):
+    turned(folder := tmp_path / "state")
+    replaced = run(folder, [], of_today("two"), replace_model=True)
+    assert replaced.model.weights == {"x": 1.0}
+    assert type(replaced.challenge.model) is ClickCurves
+    assert "--replace-model" in replaced.serving_since[1]
+    for same in ("two", None):
+        again = run(folder, [query(1), clicks(1)], of_today(same))
+        assert (again.model.weights, again.challenge.n_turns) == ({"x": 1.0}, 0)
+    with pytest.raises(CheckpointError, match="with another model than this one"):
+        DurableService(of_today("one"), folder)
+
+
+@pytest.mark.parametrize("is_turned", [False, True])
+def test_another_model_does_not_bring_another_ranking_of_today(is_turned, tmp_path):
+    (turned if is_turned else lambda folder: run(folder, [], of_today("one")))(tmp_path / "state")
+    given = of_today("two")
+    given.model = from_today({"y": 1.0}, ClickCurves(), keep=0.95, k=3)[0]
+    with pytest.raises(CheckpointError, match=r"--from-today is \{'x': 1.0\}, here \{'y': 1.0\}"):
+        DurableService(given, tmp_path / "state", replace_model=True)
+
+
+@pytest.mark.parametrize(
+    "begun", [lambda: RankingService(ClickCurves({"x": 1.0}), origin="one"), lambda: RankingService(taught(), origin="one")]
+)
+def test_a_model_that_serves_does_not_become_the_ranking_of_today(begun, tmp_path):
+    run(tmp_path / "state", [query(1)], begun())
+    for replaces in (False, True):
+        with pytest.raises(CheckpointError, match="does not compare the ranking of today with a model: start it without"):
+            DurableService(of_today("two" if replaces else None), tmp_path / "state", replace_model=replaces)
+    assert run(tmp_path / "state", [], begun()).challenge is None
+
+
+def test_a_model_that_is_replaced_at_a_start_serves_since_then(tmp_path):
+    folder = tmp_path / "state"
+    durable, model = DurableService(RankingService(taught(), origin="one"), folder), taught(30)
+    durable.append([durable.service.exchange_model(model, to_bytes(model), 1.7e9, "replaced by a file")], sync=True)
+    durable.close()
+    since, why = run(folder, [], RankingService(taught(40), origin="two"), replace_model=True).serving_since
+    assert since > 1.7e9
+    assert "--replace-model" in why
+    assert run(folder, [], RankingService(taught(40), origin="two")).serving_since == (since, why)
+
+
+def test_the_log_says_that_a_comparison_ends_with_its_option(tmp_path, caplog):
+    challenged = lambda: RankingService(taught(), origin="one", challenge=Challenge(taught(40), origin="two"))  # noqa: E731
+    run(tmp_path / "state", [query(1), grades(1)], challenged())
+    run(tmp_path / "state", [], challenged())
+    assert not caplog.messages
+    run(tmp_path / "state", [], RankingService(taught(), origin="one"))
+    assert "the comparison with another model ends (there is no --challenger now)" in caplog.text
+    assert "n = 1" in caplog.text

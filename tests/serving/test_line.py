@@ -352,3 +352,16 @@ def test_rankings_of_documents_as_they_are_sent_are_explained(make):
     assert found["difference"] == pytest.approx(scores["a"] - scores["b"])
     if make == "trees":
         assert found["contributions"] == [["good", 0.75 - -0.25]]
+
+
+def test_queries_that_a_model_could_not_rank_are_counted_after_a_kill(tmp_path):
+    killed = DurableService(service(SwapRanker()), tmp_path / "state")
+    rng = np.random.default_rng(1)
+    for i in range(20):
+        reply = killed.service.handle(json.dumps({"id": i, "docs": docs(rng)}).encode())  # With texts.
+        killed.append(reply.outcomes if reply.closed else [reply.outcome], sync=True)
+    n_failed = killed.service.challenge.n_failed
+    killed.close()
+    again = DurableService(service(SwapRanker()), tmp_path / "state")
+    again.close()
+    assert again.service.challenge.n_failed == n_failed > 0

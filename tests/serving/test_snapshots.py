@@ -154,3 +154,22 @@ def test_the_task_keeps_the_day_without_requests(tmp_path, pass_days, monkeypatc
         await until(lambda: kept(tmp_path) == ["2026-11-26", "2026-11-27"])
 
     run(scenario, tmp_path, snapshots=2)
+
+
+@pytest.mark.parametrize("wrong", [365, -365])
+def test_a_clock_that_was_wrong_takes_no_place_of_a_day(wrong, tmp_path, pass_days):
+    folder = tmp_path / "state"
+
+    async def scenario(client, app):
+        await teach(client, int(CLOCK.now()))
+        await settle(app)
+
+    days = []
+    for step in (1, 1, wrong, 1 - wrong, 1):
+        pass_days(step)
+        run(scenario, folder, snapshots=2)
+        days.append(kept(folder))
+    assert days[1] == ["2026-11-26", "2026-11-27"]
+    assert "2026-11-27" in days[2]
+    assert [day for day in days[-1] if day.startswith("2026")] == ["2026-11-28", "2026-11-29"]
+    assert len(days[-1]) <= 4

@@ -243,3 +243,24 @@ def test_a_server_whose_database_is_away_ranks_with_the_model_of_the_cache(folde
             assert ready.json()["error"] == "another server leads"
 
     asyncio.run(main())
+
+
+def test_a_server_of_other_options_ranks_not_even_with_the_model_of_the_cache(folder, monkeypatch):
+    monkeypatch.setattr(leading, "_BETWEEN_TRIES", 0.02)
+    service, why = durable.read_service(folder), [OSError("no route to host")]
+
+    def lead():
+        raise why[-1]
+
+    async def main():
+        app = leading.LeadingApp(lead, Limits(), lambda error: RankingApp(Models(make, only=StandIn(service, error))))
+        client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost")
+        async with client, app._lifespan(app), asyncio.timeout(30):
+            for error, status in ((why[0], 200), (OtherService("other options"), 503), (ValueError("damaged"), 200)):
+                why.append(error)
+                while (ready := await client.get("/readyz")).status_code != status or str(error) not in ready.text:
+                    await asyncio.sleep(0.005)
+                asked = await client.post("/rank", json={"id": "q", "docs": {"a": {"x": 1.0}}})
+                assert (asked.status_code, (await client.get("/healthz")).status_code) == (status, status)
+
+    asyncio.run(main())

@@ -380,3 +380,23 @@ def test_one_key_leaves_room_for_others(tmp_path):
         assert (await client.post("/learn?shop=busy", json=bodies[-1])).status_code == 200
 
     run(scenario, tmp_path, limits=Limits(requests=10))
+
+
+def test_a_folder_of_one_model_is_no_folder_of_keys_nor_the_other_way_round(tmp_path):
+    single, keys = tmp_path / "single", tmp_path / "keys"
+
+    def served(folder, by_key):
+        async def asked():
+            models = Models(make, directory=folder, by_key=by_key)
+            await models.get("north" if by_key else None)
+            await models.close()
+
+        asyncio.run(asked())
+
+    for folder, by_key in ((single, False), (keys, True)) * 2:
+        served(folder, by_key)
+    with pytest.raises(CheckpointError, match="has a single model: start it without --key"):
+        served(single, True)
+    with pytest.raises(CheckpointError, match="has a model for each key: start it with --key"):
+        served(keys, False)
+    served(tmp_path, False)  # Folders of services lie in it, but nobody has served it by key.
