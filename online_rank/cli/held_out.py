@@ -7,6 +7,8 @@ import numpy as np
 
 #: Steps of Newton's method, and the ridge of the position terms, in clicks.
 _STEPS, _RIDGE = 12, 1.0
+#: Positions from this one on share a term: the steps take its cube in time, and its square in memory.
+_DEEPEST = 100
 
 
 class HeldOut:
@@ -55,7 +57,7 @@ class HeldOut:
 
     @property
     def _depth(self) -> int:
-        return max(int(places.max()) for _, places, _ in self.lists) + 1
+        return min(max(int(places.max()) for _, places, _ in self.lists) + 1, _DEEPEST)
 
     @property
     def _spread(self) -> float:
@@ -72,7 +74,7 @@ class _Lists:
         for k, (scores, places, gains) in enumerate(lists):
             own = np.arange(len(scores))
             self.columns[k, own, 0] = (scores - scores.mean()) / spread
-            self.columns[k, own, 1 + places] = 1.0
+            self.columns[k, own, 1 + np.minimum(places, depth - 1)] = 1.0
             self.gains[k, own], self.padding[k, own] = gains, 0.0
         self.clicked = self.gains.sum(axis=1)
 
