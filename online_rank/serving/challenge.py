@@ -180,7 +180,8 @@ class Challenge:
         """The same challenger at the beginning of a comparison, for queries with numbers from `since` on."""
         begun = copy.copy(self)
         begun.sums, begun.since = np.zeros((1, 3)), since
-        begun.n_drafted = begun.n_assumed = begun.n_repeated = 0
+        begun.n_drafted = begun.n_failed = begun.n_assumed = begun.n_repeated = 0
+        begun.failure = None
         begun.asked_before = self.n_asked
         return begun
 

@@ -247,6 +247,9 @@ class ServedModel:
             if self.durable.service.challenge is None:  # Otherwise the model before waits.
                 self.keep_replaced()
         challenge = self.durable.service.challenge
+        if challenge is not None:  # It may have begun again.
+            self._tells_at = min(self._tells_at, max(_FIRST_TOLD, 2.0 * float(challenge.sums[0, 0])))
+            self._tells_failures_at = min(self._tells_failures_at, max(1, 2 * challenge.n_failed))
         if challenge is not None and challenge.sums[0, 0] >= self._tells_at:
             self._tells_at = 2.0 * float(challenge.sums[0, 0])
             _log.info("the model that waits: %s", challenge.in_words())

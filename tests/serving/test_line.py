@@ -1,6 +1,7 @@
 """The ranking of today against a model of a file: who serves, who waits, a line of models, and a rollback in one request."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -365,3 +366,35 @@ def test_queries_that_a_model_could_not_rank_are_counted_after_a_kill(tmp_path):
     again = DurableService(service(SwapRanker()), tmp_path / "state")
     again.close()
     assert again.service.challenge.n_failed == n_failed > 0
+
+
+def test_failures_are_of_the_model_that_waits_and_not_of_the_one_before():
+    rng = np.random.default_rng(1)
+
+    def failed(change):
+        state = service(SwapRanker())
+        for i in range(20):
+            assert "ranking" in state.handle(json.dumps({"id": i, "docs": docs(rng)}).encode()).answer  # With texts.
+        assert state.challenge.n_failed > 0
+        change(state)
+        return state.challenge.n_failed, state.challenge.failure
+
+    other = ClickCurves({"today": 1.0})
+    assert failed(lambda state: state.exchange_line(other, to_bytes(other), False)) == (0, None)
+    assert failed(promote) == (0, None)
+    assert failed(lambda state: state.exchange_line(other, to_bytes(other), True))[0] > 0
+
+
+@pytest.mark.slow
+def test_the_log_begins_again_with_another_model_that_waits(caplog):
+    other, binary = to_bytes(StreamQuantileMap() | SwapRanker()), {"Content-Type": "application/octet-stream"}
+
+    async def scenario(learner, link):
+        await fed(learner, 0, 9)
+        assert (await learner.http.post("/model", content=other, headers=binary)).status_code == 200
+        await fed(learner, 100, 2)
+
+    run(scenario, lambda: service(StreamQuantileMap() | SwapRanker()), n_readers=0)
+    said = [re.search(r"query (\d+) times so far", each.getMessage()) for each in caplog.records]
+    counts = [int(each[1]) for each in said if each]
+    assert counts != sorted(counts), counts
