@@ -15,7 +15,8 @@ from online_rank._kernels.workspace import ORDER, SCORES
 
 #: By how much running scales forget in a query.
 _SCALE_DECAY = 0.99
-#: Deviations of scores below this share of their mean are rounding.
+#: Deviations of scores below this share of their mean are rounding. So are those below this: where the terms of a score cancel,
+#: only the rounding of the terms is left, which are about 1.
 _ROUNDING = 1e-12
 #: Places in a `rankers.hedge.HedgeAccount`, and by how much blends may be worse than their candidates before one is drawn.
 MIXABILITY_GAP, SERVING_GAP, LARGEST_WEIGHT, BUDGET = 2, 4, 6, 1.0
@@ -54,8 +55,9 @@ def learn_scale(scales, k, s):
     square = 0.0
     for i in range(m):
         square += (s[i] - mean) * (s[i] - mean)
-    # Of equal scores only the rounding of their mean is left.
-    if square > m * (_ROUNDING * mean) ** 2:
+    # Of equal scores only rounding is left. A scale of it would make the next scores of the member 10^16 times too large.
+    least = _ROUNDING * max(abs(mean), 1.0)
+    if square > m * least * least:
         scales[k, 0] = _SCALE_DECAY * scales[k, 0] + square / m
         scales[k, 1] = _SCALE_DECAY * scales[k, 1] + 1.0
 
