@@ -26,7 +26,7 @@ status is 1 if anything went wrong. `--write` puts the figures into `tests/campa
   come and go, drift and grades that come late: memory, files and time after each 100,000. It continues what the folder
   `LIFETIME` has, and draws it there.
 - poison: how far an attacker moves a service: votes of one name and of invented ones, reversed grades, texts for numbers,
-  invented levels, first values of another kind, one click of great worth. It has the share of equal models that are told apart.
+  invented levels, first values of another kind, one click of great worth. It also counts comparisons of equal models that end.
 - river: 20,000 queries through `TargetAgg`, `TFIDF`, one-hot levels and a `Rolling` mean in a union, before the default, with
   `ADWIN` next to it, saved and loaded in the middle: the second half takes as much time and memory as the first.
 - soak: a long stream through the service of 20 tenants, with grades and with events in windows: memory, descriptors and files;
