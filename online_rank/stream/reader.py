@@ -122,11 +122,13 @@ class Queries(Lists, Iterator[tuple[Any, ...]]):
         # Copies, so that a stored query does not keep its block alive.
         docids = [""] * len(rows.y) if self._options.with_ids and not rows.docids else rows.docids
         rows = rows._replace(X=stacked([rows.X]), y=rows.y.copy(), docids=docids)
-        may_lack = self._options.missing != "error" and isinstance(rows.X, np.ndarray)
-        if may_lack and (absent := np.isnan(rows.X)).any():
+        # Sparse rows have no missing values, but a query may begin before its text becomes wide.
+        is_sparse = isinstance(rows.X, SparseRows)
+        values = rows.X.values if is_sparse else rows.X
+        if self._options.missing != "error" and (absent := np.isnan(values)).any():
             self.n_missing += int(np.count_nonzero(absent))
-            if self._options.missing == "zero":
-                rows.X[absent] = 0.0
+            if is_sparse or self._options.missing == "zero":
+                values[absent] = 0.0
                 self._warn_of_missing(rows)
         if (twice := first_repeated(docids)) is not None:
             _require_one_grade(qid, rows)
