@@ -1,7 +1,7 @@
 """Curves in ONNX: the cell of a value among the points of its column, and the line of the curve there.
 
 A runtime looks up a value in a table as fast as it adds four numbers; comparing it with all points takes 20 times as long. A
-guide, equal cells of x / (1 + |x|) for x moved and scaled by column, tells the place of a value but for a few points.
+guide, equal cells of x / (1 + |x|) for x moved and scaled by column, leaves a few points to compare.
 """
 
 from collections.abc import Sequence

@@ -29,7 +29,7 @@ def thresholds_of(trees: Sequence[Tree], n_columns: int) -> list[np.ndarray]:
 
 
 def is_by_tables(trees: Sequence[Tree], n_columns: int) -> bool:
-    """Whether tables are faster than the runtime's own trees: those of a few trees cost more than they save."""
+    """Whether tables are faster than the runtime's own trees: with few trees they cost more than they save."""
     if not trees or any(depth_of(tree) > _DEPTH for tree in trees):
         return False
     most = max(map(len, thresholds_of(trees, n_columns)))

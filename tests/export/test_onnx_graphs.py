@@ -1,4 +1,4 @@
-"""Graphs of curves, ranks and trees, which look up tables: values that are hard to tell apart, queries of every length."""
+"""Graphs of curves, ranks and trees, which look up tables: values next to each other, queries of every length."""
 
 import numpy as np
 import pytest
@@ -56,7 +56,7 @@ def test_each_value_reaches_its_points():
     np.testing.assert_array_equal(found, np.where(np.isnan(X.T), 0.0, expected))
 
 
-def test_curves_are_those_of_the_form():
+def test_curves_equal_the_form():
     X, rng = in_columns(), np.random.default_rng(0)
     knots = tuple((own, rng.normal(size=len(own))) for own in COLUMNS)
     layer = Curves(np.arange(len(knots)), knots, rng.normal(size=len(knots)))
@@ -68,7 +68,7 @@ def test_curves_are_those_of_the_form():
 
 
 @pytest.mark.parametrize("m", [0, 1, 2, 20, 160, 161, 400])
-def test_ranks_are_those_of_the_form(m):
+def test_ranks_equal_the_form(m):
     rng = np.random.default_rng(m)
     X = np.stack([rng.normal(size=m), np.floor(3.0 * rng.normal(size=m)), np.zeros(m), rng.normal(size=m)], axis=1)
     X[rng.random((m, 4)) < 0.2] = np.nan
@@ -92,7 +92,7 @@ def grown(rng, depth, d):
 
 
 @pytest.mark.parametrize("depth", [1, 3, 4])
-def test_trees_by_tables_are_those_of_the_form(depth):
+def test_trees_by_tables_equal_the_form(depth):
     rng, d = np.random.default_rng(depth), 5
     trees = [grown(rng, depth, d) for _ in range(40)]
     X = rng.integers(-12, 13, size=(70, d)) / 4.0
