@@ -110,8 +110,8 @@ def curves_of_levels(ranker: Any) -> Curves:
         ignored = dict.fromkeys(ranker.text_features, "ignored")
         remedy = f"AdditiveRanker(kinds={ignored})" if ignored else "learn without the context"
         raise TypeError(
-            f"it has learned {learned}, which are kept by hashes that engines cannot look up; for a model that can be exported: "
-            f"{remedy}; in the shell train --for, which prints what the default model reaches on the same file"
+            f"it has learned {learned}, which are kept by hashes that engines cannot look up; for a model that can be "
+            f"exported: {remedy}; in the shell train --for, which prints what the default model reaches on the same file"
         )
     levels = Levels(own_names(ranker), ranker.max_levels)
     places, weights = [], []
