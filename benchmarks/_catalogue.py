@@ -157,9 +157,6 @@ CATALOGUE: dict[str, list[Entry]] = {
         Entry("Compared with ranx", "orders from 0", "30 minutes", reason="half an hour, most of it the grids of ranx"),
         Entry("", "orders and streams from 0", "10 minutes"),
     ],
-    "images": [
-        Entry("", "0 to 2", "2 hours", reason="hours of networks, and torch, whose last digits depend on the processor")
-    ],
     "interactions": [
         Entry("Processor time", "0", "3 minutes", times=True),
         Entry("Size", "0", "2 minutes", times=True),

@@ -304,9 +304,7 @@ The protocol of the DirectRanker's paper [DR]: binarised grades, Gaussian featur
 only; mean over folds ± standard deviation over folds. Times are seconds a fold. *Published* values are from [DR]'s tables, not
 measured here. [DR] quotes the ones of ES-Rank, IESR-Rank and IESVM-Rank from [IL]; their level suggests a protocol that counts
 queries without a relevant document as 0 (see the last table). Table 1 of [LW] is NDCG@10 of these same rows on MSLR-WEB10K, so
-it is not shown next to another data set; see also [images](images.md). {kept.code} {
-            environment("lightgbm", "xgboost-cpu", "scikit-learn")
-        }
+it is not shown next to another data set. {kept.code} {environment("lightgbm", "xgboost-cpu", "scikit-learn")}
 
 {(chr(10) * 2).join(sections)}
 """,
