@@ -40,11 +40,6 @@ CATALOGUE: dict[str, list[Entry]] = {
             reason="40 minutes, and another checkout is needed",
         ),
     ],
-    "versions": [Entry("", "0", "20 minutes", times=True)],
-    "blend_cost": [Entry("", "7", "3 minutes", times=True)],
-    "blends": [
-        Entry("", "100", "10 minutes", by="benchmarks.blends --queries 500 --orders 1 --sets linear", reason="10 minutes")
-    ],
     "bounds": [
         Entry("Theorem 5", _NO_SEED),
         Entry("A stream on which", _NO_SEED),
@@ -171,22 +166,18 @@ CATALOGUE: dict[str, list[Entry]] = {
     "judgements": [
         Entry("", "0 to 4", "20 minutes", by="benchmarks.judgements --users ubm --seeds 1", reason="20 minutes of logs")
     ],
-    "latency": [Entry("", "0", "5 minutes", reason="it needs another checkout", times=True)],
     "learners": [
         Entry("Several learners of one stream, simulated: curves", "0 and 1", "1 hour", reason="an hour of models"),
         Entry("Several learners of one stream, simulated: default", "0", "1 hour", reason="an hour of models"),
         Entry("Two learners", "0", "20 minutes", times=True),
         Entry("What an exchange", "0", "1 minute", times=True),
     ],
-    "leaving": [Entry("", "0", "20 minutes", times=True)],
-    "lifting": [Entry("", "0", "3 minutes", times=True)],
     "live": [
         Entry(
             "", "0 to 4", "1 hour", by="benchmarks.live --part shop --seeds 1 --lists 1000", reason="an hour of simulated users"
         )
     ],
     "log": [Entry("", "0", "10 minutes", times=True)],
-    "metrics": [Entry("", "0", "5 minutes", times=True)],
     "own_measures": [
         Entry("", "1 to 4; seeds of streams are 100 more, of files they order the queries", "20 minutes", reason="20 minutes")
     ],
@@ -230,7 +221,6 @@ CATALOGUE: dict[str, list[Entry]] = {
         Entry("Tastes", "0 to 4", "5 minutes"),
         Entry("", "orders 0 to 2; runs 0 to 9", "10 minutes", reason="vectors of two dictionaries are needed"),
     ],
-    "weblike": [Entry("", "0 to 3; 0 and 1 for 4,000 queries", "15 minutes")],
     "year": [Entry("", "1000 + the day, 1 for the world", "2 hours", reason="hours of training, night by night")],
 }
 

@@ -80,14 +80,6 @@ SHOWN = {
         rows=("DirectRanker", "RankNet", "LambdaMART*", "AdaRank", "Rank LR*", "perceptron"),
         columns=("method", "NDCG@10", "MAP", "published, NDCG@10 / MAP"),
     ),
-    "weblike": Part(
-        rows=(
-            "map | RidgeRanker()",
-            "AdditiveRanker()",
-            "BlendRanker()",
-            "LightGBM lambdarank",
-        ),
-    ),
     "throughput": Part(
         rows=(
             "X @ w, the whole block at once",
@@ -118,9 +110,6 @@ SHOWN = {
             "after 1,000, less PDGD",
             "after 10,000, less PDGD",
         ),
-    ),
-    "metrics": Part(
-        columns=("", "NDCG@10 queries/s", "NDCG@10 to full sort", "MAP queries/s", "MAP to full sort", "remark"),
     ),
 }
 
