@@ -98,7 +98,6 @@ CATALOGUE: dict[str, list[Entry]] = {
     "default_cost": [Entry("", "3", "3 minutes", times=True)],
     "direct_quality": [Entry("", "0, orders as many as passes", "10 minutes")],
     "direct_ranker": [
-        Entry("What a query costs", "0", times=True),
         Entry("Sensitivity", "the number of the world", "30 minutes", reason="half an hour of networks"),
         Entry("", "the number of the world, or of the order"),
     ],
