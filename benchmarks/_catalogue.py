@@ -109,10 +109,8 @@ CATALOGUE: dict[str, list[Entry]] = {
     "drift": [Entry("", "0 to 2", "10 minutes", by="benchmarks.drift --seeds 3", reason="rows of another checkout")],
     "exploring": [
         Entry("Budget", "73, 1 for few documents", "5 minutes"),
-        Entry("A shop", "0 to 4", "5 minutes", reason="5 minutes"),
         Entry("Wrong", "0 to 199", "5 minutes", reason="200 runs"),
-        Entry("Gains", "0 to 9; 100 to 107 for choosing", "20 minutes", reason="60 runs"),
-        Entry("", "0 to 4", "10 minutes", reason="10 minutes"),
+        Entry("", "0 to 9; 100 to 107 for choosing", "20 minutes", reason="60 runs"),
     ],
     "exports": [
         Entry("What a query takes", "0", "2 minutes", times=True),
