@@ -36,10 +36,10 @@ def queries_of(blocks: Sequence[Documents], relevant: bool = False) -> Queries:
     return found
 
 
-def ndcg_shown(y: np.ndarray, order: Sequence[int]) -> float:
-    """NDCG@10 of a list; 0 for a query without a relevant document."""
-    gains, discounts = 2.0**y - 1.0, 1.0 / np.log2(np.arange(2, K + 2))
-    best = np.sort(gains)[::-1][:K]
+def ndcg_shown(y: np.ndarray, order: Sequence[int], k: int = K) -> float:
+    """NDCG@k of a list; 0 for a query without a relevant document."""
+    gains, discounts = 2.0**y - 1.0, 1.0 / np.log2(np.arange(2, k + 2))
+    best = np.sort(gains)[::-1][:k]
     ideal = float(best @ discounts[: len(best)])
     return float(gains[list(order)] @ discounts[: len(order)]) / ideal if ideal > 0.0 else 0.0
 

@@ -114,8 +114,8 @@ def from_clicks(queries: Sequence[Prepared], cosine: np.ndarray, runs: int, impr
     """The first lists shown, ten times as often, and the greedy ranking at the end, less the cosine; navigational users."""
 
     def course(run: int, length: int) -> Course:
-        learner = begun(queries[0].X.shape[1], CLICK_STRENGTH, CLICK_WEALTH)
-        return courses([(learner, CLICK_WEALTH)], "navigational", queries, cosine, run, length)[0]
+        learner = begun(queries[0].X.shape[1], run, CLICK_STRENGTH, CLICK_WEALTH)
+        return courses([learner], "navigational", queries, cosine, run, length)[0]
 
     shown = over_runs(np.array([course(run, FIRST).first.mean() for run in range(10 * runs)]))
     return shown, summary(np.array([course(run, impressions).greedy[-1] for run in range(runs)]) - cosine)
@@ -130,7 +130,7 @@ def click_strengths(worlds: int, d: int = 400) -> str:
             queries = _world(seed, spread, d)
             cosine = np.array([ndcg(range(10), query) for query in queries])
             for name, of_user in found.items():
-                learners = [(begun(d, *setting), setting[1]) for setting in CLICK_SETTINGS]
+                learners = [begun(d, seed, *setting) for setting in CLICK_SETTINGS]
                 made = courses(learners, name, queries, cosine, seed, MARKS[-2])
                 of_user.append([[course.first.mean(), *(course.greedy - cosine).mean(axis=1)] for course in made])
             print(kind, seed, flush=True)
