@@ -131,15 +131,10 @@ CATALOGUE: dict[str, list[Entry]] = {
         Entry("Memory", "0", "2 minutes", reason="memory and time of a process"),
     ],
     "hybrid": [
-        Entry("Certificate", "0 to 999"),
         Entry("Strength of the beginning", "0 and on", "20 minutes", reason="20 minutes of streams"),
         Entry("From clicks", "0 and on", "2 hours", reason="hours of streams"),
         Entry("Lists in random order", "0 and on; of users 50 and on", "30 minutes", reason="half an hour of logs"),
-        Entry("Cost compared with ranx", "0", "2 minutes", times=True),
-        Entry("Before any", "0 and on", "10 minutes"),
         Entry("Which rule", "10 to 15", "3 minutes"),
-        Entry("How much of the prior", "100 and on", "15 minutes", reason="15 minutes of streams"),
-        Entry("Compared with ranx", "orders from 0", "30 minutes", reason="half an hour, most of it the grids of ranx"),
         Entry("", "orders and streams from 0", "10 minutes"),
     ],
     "interactions": [
