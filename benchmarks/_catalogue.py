@@ -73,7 +73,6 @@ CATALOGUE: dict[str, list[Entry]] = {
         ),
         Entry("Position bias", "10 to 13"),
         Entry("Logs", "the fold, 500 + the fold for the users", "1 hour", reason="an hour of logs"),
-        Entry("A hundred tenants", "0 to 2", "1 hour", reason="an hour of tenants"),
         Entry("", _NO_SEED),
     ],
     "default": [
@@ -96,7 +95,7 @@ CATALOGUE: dict[str, list[Entry]] = {
     "distributed_mq2008": [Entry("", "orders 0 to 9", "10 minutes")],
     "packages": [Entry("", _NO_SEED, "1 minute")],
     "ebm": [Entry("", "0", "5 minutes", reason="an environment with InterpretML is needed")],
-    "drift": [Entry("", "0 to 2", "10 minutes", by="benchmarks.drift --seeds 3", reason="rows of another checkout")],
+    "drift": [Entry("", "0 to 2", "4 minutes")],
     "exploring": [
         Entry("Budget", "73, 1 for few documents", "5 minutes"),
         Entry("Wrong", "0 to 199", "5 minutes", reason="200 runs"),
@@ -115,7 +114,6 @@ CATALOGUE: dict[str, list[Entry]] = {
             reason="40 minutes; the first models are made again",
         ),
     ],
-    "files": [Entry("", "0", "10 minutes", times=True)],
     "history": [
         Entry("A feed", "0 to 4; nothing was chosen on them", "5 minutes"),
         Entry("Memory", "0", "2 minutes", reason="memory and time of a process"),
@@ -186,7 +184,6 @@ CATALOGUE: dict[str, list[Entry]] = {
     "words": [
         Entry("Titles", "0 to 4", "3 minutes", by="benchmarks.words --part quality --seeds 1"),
         Entry("Levels", "0 to 4", "3 minutes", by="benchmarks.words --part levels --seeds 1"),
-        Entry("Behind", "0", "4 minutes", times=True),
         Entry("100,000", "0", "3 minutes", reason="memory and times of a long stream"),
         Entry("", "0 to 4", "12 minutes", by="benchmarks.words --part levels --seeds 1"),
     ],

@@ -12,8 +12,7 @@ section of the page; `--keep FILE` continues later:
 - bar, the default: `SwapRanker` compared with PDGD, for 10, 3, 2, 1 slots;
 - bias: what `PositionBias` measures while `SwapRanker` learns;
 - logs: what is learned from a log of every shape, compared with learning from grades;
-- peers: `SwapRanker` compared with PDGD, DBGD, MGD and COLTR;
-- tenants: a hundred tenants, with shared weights, own weights, and both.
+- peers: `SwapRanker` compared with PDGD, DBGD, MGD and COLTR.
 """
 
 from collections.abc import Sequence
@@ -24,7 +23,6 @@ import numpy as np
 from benchmarks._clicks_data import K
 from benchmarks._clicks_logs import section as of_logs
 from benchmarks._clicks_online import Trial, bar, impressions, peers
-from benchmarks._clicks_tenants import section as of_tenants
 from benchmarks._common import RESULTS, parser
 from benchmarks._common import save as save_result
 from benchmarks._data import data_folder
@@ -32,7 +30,7 @@ from benchmarks._kept import Kept, add_keep
 from online_rank import PlackettLuce, PositionBias, SwapRanker
 from online_rank.evaluate import Spread
 
-PARTS = ("bar", "bias", "logs", "peers", "tenants")
+PARTS = ("bar", "bias", "logs", "peers")
 
 
 def measured_bias(folder: Path, fold: int, seed: int, n: int) -> PositionBias:
@@ -75,7 +73,6 @@ def main() -> None:
         "bias": lambda: position_bias(folder),
         "logs": lambda: of_logs(folder, kept),
         "peers": lambda: peers(folder, chosen.minutes, kept),
-        "tenants": lambda: of_tenants(kept),
     }[chosen.part]
     save_result("clicks", section(), part=True)
 

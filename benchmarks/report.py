@@ -99,7 +99,6 @@ SHOWN = {
         ),
         columns=("", "queries/s", "time / X @ w", "NDCG@10", "memory, MB", "remark"),
     ),
-    "files": Part(columns=("", "processor", "ratio", "MB/s", "peak, MB")),
     "clicks": Part(
         rows=("10",),
         columns=(

@@ -1,8 +1,7 @@
 """How fast, how small and how good is learning from millions of sparse features, compared with other libraries?
 
 `python -m benchmarks.sparse` learns queries of Zipf text (`_zipf.py`) at 10^5 and 10^6 words, by everybody in turn, and writes
-benchmarks/results/sparse.md. `--data DIR` takes the queries of a data.npz instead (indptr, indices, data, y, V, Q, m),
-whose first queries are learned, and whose first held-out queries are ranked.
+benchmarks/results/sparse.md.
 """
 
 import itertools
@@ -11,7 +10,6 @@ import shutil
 import statistics
 import subprocess
 import tempfile
-import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -22,11 +20,10 @@ import numpy as np
 from benchmarks._common import environment, parser, save, table
 from benchmarks._timing import interleaved, megabytes
 from benchmarks._zipf import ZipfText
-from online_rank import GradientRanker, HashedFeatures, PerceptronRanker
+from online_rank import GradientRanker, PerceptronRanker
 from online_rank._kernels.sparse import score_with_norms
 from online_rank.metrics import NDCG
 from online_rank.query import SparseRows
-from online_rank.stream.rows import taken
 from online_rank.support.progress import progress
 
 PAIRS = 100
@@ -246,36 +243,6 @@ def river(data: Texts) -> Pass:
     return run
 
 
-def hashed(**settings: Any) -> Any:
-    return HashedFeatures(BITS) | PerceptronRanker(**settings)
-
-
-def with_vocabulary(n_words: int, **settings: Any) -> PerceptronRanker:
-    """A perceptron that knows all names."""
-    model = PerceptronRanker(**settings)
-    model.learn_one([dict.fromkeys([f"word{j}" for j in range(n_words)], 0.0), {}], [0, 0])
-    return model
-
-
-def compare_dicts(data: Texts) -> list[tuple]:
-    """Nanoseconds a feature of learning from feature dicts, and of ranking them, that were made just before: medians."""
-    models = {
-        f"`HashedFeatures({BITS})`, spread": hashed(credit="spread"),
-        f"`HashedFeatures({BITS})`, adaptive": hashed(),
-        f"a vocabulary of {data.n_words:,} names, spread": with_vocabulary(data.n_words, credit="spread"),
-        f"a vocabulary of {data.n_words:,} names, adaptive": with_vocabulary(data.n_words),
-    }
-    took: dict[tuple[str, str], list[float]] = {}
-    for X, y in data.queries():
-        for name, model in models.items():
-            for verb in ("learn", "rank"):
-                x = as_dicts(X)
-                start = time.perf_counter()
-                model.learn_one(x, y) if verb == "learn" else model.predict_one(x)
-                took.setdefault((name, verb), []).append((time.perf_counter() - start) / len(X.values) * 1e9)
-    return [(name, *(f"{statistics.median(took[name, verb]):.0f}" for verb in ("learn", "rank"))) for name in models]
-
-
 GATHER = "one gather pass of the scores"
 CONTESTANTS = [
     Contestant(GATHER, gather, "the limit"),
@@ -299,17 +266,6 @@ def generated(n_words: int, n_queries: int, n_held_out: int, folder: Path) -> Te
     X, y, qid = ZipfText(n_queries + n_held_out, n_words=n_words).block()
     n, m = n_queries * 100, 100
     return Texts(X.rows(0, n), y[:n], qid[:n], X.rows(n, len(y)), y[n:], m, folder)
-
-
-def protocol(path: Path, n_queries: int, n_held_out: int, folder: Path) -> Texts:
-    """The first queries and the first held-out ones of a data.npz."""
-    stored = np.load(path)
-    m, first = int(stored["m"]), int(stored["Q"]) * int(stored["m"])
-    X = SparseRows(stored["indptr"].astype(np.int64), stored["indices"].astype(np.int32), stored["data"], int(stored["V"]))
-    y, n, stop = stored["y"], n_queries * m, first + n_held_out * m
-    learned = taken(X, np.arange(n))
-    held_out = taken(X, np.arange(first, stop))
-    return Texts(learned, y[:n], np.repeat(np.arange(n_queries), m), held_out, y[first:stop], m, folder)
 
 
 def present(contestant: Contestant) -> bool:
@@ -371,19 +327,15 @@ def compare(data: Texts, rounds: int, only: list[str] | None) -> list[tuple]:
     return lines
 
 
-def report(parts: dict[str, tuple[list[tuple], list[tuple]]], options: Any) -> str:
+def report(parts: dict[str, list[tuple]], options: Any) -> str:
     header = ["", "time / gather pass", "ns a non-zero", "NDCG@10", "memory, MB", "remark"]
-    sections = "\n\n".join(
-        f"## {title}\n\n{table(header, lines)}\n\n{table(['feature dicts, ns a feature', 'learn_one', 'predict_one'], dicts)}"
-        for title, (lines, dicts) in parts.items()
-    )
+    sections = "\n\n".join(f"## {title}\n\n{table(header, lines)}" for title, lines in parts.items())
     return f"""# Sparse features
 
 One pass over {options.queries} queries of 100 documents with about 150 words each, by contestants in turn on one thread;
 medians of {options.rounds} passes. NDCG@10 is of {options.held_out} held-out queries. Memory is by how much the largest memory
 of a process grows in a pass. Credits are settings of `PerceptronRanker`; `adaptive` and `sort` go with mass="sqrt" and
-relative_margin=0.3. Peers have their default settings, nothing is tuned. Feature dicts are made just before they are learned,
-as a parser makes them.
+relative_margin=0.3. Peers have their default settings, nothing is tuned.
 {environment()}.
 `python -m benchmarks.sparse`
 
@@ -396,23 +348,19 @@ The gather pass reads one weight of 8 bytes for each word that is there, and add
 def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--words", type=float, nargs="*", default=[1e5, 1e6])
-    arguments.add_argument("--data", type=Path, help="a folder with data.npz, instead of generated text")
     arguments.add_argument("--queries", type=int, default=400)
     arguments.add_argument("--held-out", type=int, default=150)
     arguments.add_argument("--rounds", type=int, default=5)
     arguments.add_argument("--only", nargs="*", help="parts of the names of contestants")
-    arguments.add_argument("--name", default="sparse", help="of the result")
     options = arguments.parse_args()
     warnings.filterwarnings("ignore", "credit='spread'")
     parts = {}
-    for n_words in [0] if options.data else options.words:
+    for n_words in options.words:
         with tempfile.TemporaryDirectory() as folder:
-            sizes = options.queries, options.held_out, Path(folder)
-            data = protocol(options.data / "data.npz", *sizes) if options.data else generated(int(n_words), *sizes)
-            lines = compare(data, options.rounds, options.only)
-            parts[f"{data.n_words:,} words"] = lines, compare_dicts(data.first(100))
+            data = generated(int(n_words), options.queries, options.held_out, Path(folder))
+            parts[f"{data.n_words:,} words"] = compare(data, options.rounds, options.only)
             # Written each time, so that an interruption loses little.
-            save(options.name, report(parts, options))
+            save("sparse", report(parts, options))
 
 
 if __name__ == "__main__":
