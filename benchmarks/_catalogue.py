@@ -114,10 +114,7 @@ CATALOGUE: dict[str, list[Entry]] = {
             reason="40 minutes; the first models are made again",
         ),
     ],
-    "history": [
-        Entry("A feed", "0 to 4; nothing was chosen on them", "5 minutes"),
-        Entry("Memory", "0", "2 minutes", reason="memory and time of a process"),
-    ],
+    "history": [Entry("", "0 to 4; nothing was chosen on them", "5 minutes")],
     "hybrid": [
         Entry("Strength of the beginning", "0 and on", "20 minutes", reason="20 minutes of streams"),
         Entry("From clicks", "0 and on", "2 hours", reason="hours of streams"),

@@ -1,13 +1,12 @@
-"""How good is what `serve --from-today` learns, how soon does it take over, and how often wrongly?
+"""How good is what `serve --from-today` learns, and how soon does it take over?
 
-    python -m benchmarks.live --part shop|taught|takeover|wrong --seeds 5 --keep FILE
+    python -m benchmarks.live --part shop|taught|takeover --seeds 5 --keep FILE
 
 - shop: NDCG@10 of what serves and of what waits after some lists, of `ClickCurves` and of `ClickRidge` behind a quantile map,
   which takes the numbers alone; and of `AdditiveRanker` after as many graded queries.
 - taught: the same lists teach `ClickCurves`, `AdditiveRanker` by the clicks less the mean of their position, and
   `ClickBlendRanker`.
 - takeover: lists until the model takes over, and DCG of what users saw in each block of 500 lists as a share of today's.
-- wrong: how often a model takes over that is worse than today's ranking, or as good: only drafted lists are simulated.
 
 The shop has categories, dates, missing values, words and 3 % bots (`benchmarks._live_shop`); each list is a separate session.
 """
@@ -26,13 +25,10 @@ from benchmarks._kept import Kept, add_keep
 from benchmarks._live_run import BLOCK, HELD_BACK, NEVER, TODAY, shop_run, takeover_run
 from benchmarks._live_shop import Crowd, K, LiveShop, ndcg
 from online_rank import AdditiveRanker, ClickBlendRanker, ClickCurves
-from online_rank.feedback import Impression
-from online_rank.rankers.fixed import FixedRanker
-from online_rank.serving import Challenge
-from online_rank.serving.challenge import SURE, from_today
+from online_rank.serving.challenge import from_today
 from online_rank.stream.clicks import user
 
-PARTS = ("shop", "taught", "takeover", "wrong")
+PARTS = ("shop", "taught", "takeover")
 USERS = ("perfect", "navigational", "informational", "trust", "position")
 #: How much of the truth today's ranking knows.
 KNOWN = 0.6
@@ -124,32 +120,6 @@ the runs that reached the block, where it is least.
 {table(head, rows)}"""
 
 
-def wrong_run(kind: str, n: int, seed: int) -> bool:
-    """Whether a model wins that is as good as today's ranking, or worse, by n drafted lists."""
-    rng, who = np.random.default_rng([seed, 931]), user(USERS[seed % len(USERS)], max_grade=2, seed=seed)
-    fixed = FixedRanker({"score": 1.0})
-    challenge = Challenge(fixed, promote_at=SURE, keep=0.95, seed=seed)
-    for t in range(n):
-        truth = rng.normal(size=K)
-        y = np.searchsorted((0.4, 1.0), truth + 0.3 * rng.normal(size=K))
-        own, other = (truth + noise * rng.normal(size=K) for noise in ((1.0, 1.0) if kind == "equal" else (0.5, 1.0)))
-        lists = [np.argsort(-scores).tolist() for scores in (own, other)]
-        shown = Impression.drafted(dict(zip(("serving", "challenger"), lists, strict=True)), K, rng)
-        challenge.count(Crowd(who, seed=seed).clicks(shown, y, t))
-        if challenge.is_won:
-            return True
-    return False
-
-
-def of_wrong(runs: int, n: int, kept: Kept) -> str:
-    """How often a model wins that should not."""
-    rows = []
-    for kind in ("equal", "worse"):
-        found = kept.part(f"wrong {kind} {runs} {n}", lambda kind=kind: sum(wrong_run(kind, n, i) for i in range(runs)))
-        rows.append((kind, runs, n, found, f"{found / runs:.1%}"))
-    return table(("the new model is", "runs", "votes each", "wrong take-overs", "share"), rows)
-
-
 def level(values: Any) -> str:
     """A mean with its standard error."""
     values = np.asarray(values, dtype=np.float64)
@@ -163,7 +133,6 @@ def main() -> None:
     own.add_argument("--part", action="append", choices=PARTS)
     own.add_argument("--seeds", type=int, default=5)
     own.add_argument("--lists", type=int, default=10_000)
-    own.add_argument("--runs", type=int, default=200)
     own.add_argument("--model", action="append", choices=("curves", "ridge"))
     own.add_argument("--budget", action="append", type=float)
     own.add_argument("--votes", action="append", type=int, help="how many votes a person gives in a day, as well as one")
@@ -173,7 +142,6 @@ def main() -> None:
         "shop": lambda: f"## What serves after some lists\n\n{of_shop(given.lists, seeds, kept)}",
         "taught": lambda: f"## What teaches from the same lists\n\n{of_taught(given.lists, seeds, kept)}",
         "takeover": lambda: f"## Lists until a take-over\n\n{of_takeover(given.lists, seeds, kept, given)}",
-        "wrong": lambda: f"## Wrong take-overs\n\n{of_wrong(given.runs, 1000, kept)}",
     }
     sections = [f"{pages[part]()}\n\n{kept.code}" for part in given.part or PARTS]
     save_result("live", "\n\n".join(["# Learning behind the ranking of today", *sections]), part=True)

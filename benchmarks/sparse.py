@@ -4,11 +4,10 @@
 benchmarks/results/sparse.md.
 """
 
+import importlib.util
 import itertools
 import multiprocessing
-import shutil
 import statistics
-import subprocess
 import tempfile
 import warnings
 from collections.abc import Callable
@@ -20,7 +19,7 @@ import numpy as np
 from benchmarks._common import environment, parser, save, table
 from benchmarks._timing import interleaved, megabytes
 from benchmarks._zipf import ZipfText
-from online_rank import GradientRanker, PerceptronRanker
+from online_rank import PerceptronRanker
 from online_rank._kernels.sparse import score_with_norms
 from online_rank.metrics import NDCG
 from online_rank.query import SparseRows
@@ -104,62 +103,33 @@ def rows(**settings: Any) -> Callable[[Texts], Pass]:
     return prepare
 
 
-def adagrad(data: Texts) -> Pass:
-    def run() -> Callable[[], np.ndarray]:
-        model = GradientRanker("lambdarank", optimizer="adagrad")
-        model.learn_many(data.X, data.y, data.qid)
-        return lambda: model.predict_many(data.held_out)
-
-    return run
-
-
-def one_by_one(data: Texts) -> Pass:
-    queries = data.queries()
-
-    def run() -> Callable[[], np.ndarray]:
-        model = PerceptronRanker(credit="spread")
-        for X, y in queries:
-            model.learn_one(X, y)
-        return lambda: model.predict_many(data.held_out)
-
-    return run
-
-
 def as_dicts(X: SparseRows) -> list[dict[str, float]]:
     """Documents as feature dicts; every name is a separate object, as a parser would make it."""
     features = [(f"word{j}", value) for j, value in zip(X.columns.tolist(), X.values.tolist(), strict=True)]
     return [dict(features[a:b]) for a, b in itertools.pairwise(X.starts.tolist())]
 
 
-def vowpal_wabbit(cached: bool) -> Callable[[Texts], Pass]:
-    """Cost-sensitive one-against-all with label-dependent features; the cost is 4 - grade."""
+def vowpal_wabbit(data: Texts) -> Pass:
+    """Cost-sensitive one-against-all with label-dependent features, from a cache; the cost is 4 - grade."""
+    from vowpalwabbit import Workspace
 
-    def prepare(data: Texts) -> Pass:
-        from vowpalwabbit import Workspace
+    text = data.folder / "train.vw"
+    cache, used = text.with_suffix(".cache"), np.unique(data.held_out.columns)
+    write_vw(text, data.X, data.y, data.m)
+    Workspace(f"--csoaa_ldf m -b {BITS} -d {text} --cache_file {cache} --quiet").finish()
 
-        text, held_out = data.folder / "train.vw", data.folder / "held_out.vw"
-        cache = text.with_suffix(".cache")
-        if not text.exists():
-            write_vw(text, data.X, data.y, data.m)
-            write_vw(held_out, data.held_out, data.held_out_y, data.m)
-            Workspace(f"--csoaa_ldf m -b {BITS} -d {text} --cache_file {cache} --quiet").finish()
-        used = np.unique(data.held_out.columns)
-        source = f"--passes 1 --cache_file {cache}" if cached else f"-d {text}"
+    def run() -> Callable[[], np.ndarray]:
+        model = Workspace(f"--csoaa_ldf m -b {BITS} --passes 1 --cache_file {cache} --quiet")
 
-        def run() -> Callable[[], np.ndarray]:
-            model = Workspace(f"--csoaa_ldf m -b {BITS} {source} --quiet")
+        def score() -> np.ndarray:
+            w = np.zeros(data.n_words)
+            w[used] = [-model.get_weight_from_name(f"w{j}") for j in used.tolist()]
+            model.finish()
+            return scores_by(w, data)
 
-            def score() -> np.ndarray:
-                w = np.zeros(data.n_words)
-                w[used] = [-model.get_weight_from_name(f"w{j}") for j in used.tolist()]
-                model.finish()
-                return scores_by(w, data)
+        return score
 
-            return score
-
-        return run
-
-    return prepare
+    return run
 
 
 def write_vw(path: Path, X: SparseRows, y: np.ndarray, m: int) -> None:
@@ -167,24 +137,6 @@ def write_vw(path: Path, X: SparseRows, y: np.ndarray, m: int) -> None:
     with path.open("w") as file:
         for i, (a, b) in enumerate(itertools.pairwise(X.starts.tolist())):
             file.write(f"1:{4 - y[i]} | {' '.join(features[a:b])}\n" + ("\n" if (i + 1) % m == 0 else ""))
-
-
-def sofia(data: Texts) -> Pass:
-    """Pairs of a query, half as many as documents, by Pegasos."""
-    text, model = data.folder / "train.svm", data.folder / "sofia.model"
-    if not text.exists():
-        features = [f"{j + 1}:{x:.6g}" for j, x in zip(data.X.columns.tolist(), data.X.values.tolist(), strict=True)]
-        with text.open("w") as file:
-            for i, (a, b) in enumerate(itertools.pairwise(data.X.starts.tolist())):
-                file.write(f"{data.y[i]} qid:{data.qid[i] + 1} {' '.join(features[a:b])}\n")
-
-    def run() -> Callable[[], np.ndarray]:
-        command = f"sofia-ml --learner_type pegasos --loop_type rank --iterations {len(data.y) // 2} --dimensionality"
-        arguments = [*command.split(), str(data.n_words + 1), "--training_file", str(text), "--model_out", str(model)]
-        subprocess.run(arguments, check=True, capture_output=True)
-        return lambda: scores_by(np.array(model.read_text().split(), dtype=float)[1:], data)
-
-    return run
 
 
 def scores_by(w: np.ndarray, data: Texts) -> np.ndarray:
@@ -249,11 +201,7 @@ CONTESTANTS = [
     Contestant("spread, rows", rows(credit="spread"), "`learn_many`"),
     Contestant("adaptive, rows", rows(), "the default"),
     Contestant("sort, rows", rows(credit="sort")),
-    Contestant("spread, rows, learn_one", one_by_one, "a Python loop"),
-    Contestant("GradientRanker(lambdarank, adagrad), rows", adagrad),
-    Contestant("Vowpal Wabbit --csoaa_ldf m, cache", vowpal_wabbit(True), "cost 4 - grade"),
-    Contestant("Vowpal Wabbit --csoaa_ldf m, text", vowpal_wabbit(False), "cost 4 - grade"),
-    Contestant("sofia-ml, pegasos, rank", sofia, "half a pair a document; with reading and writing"),
+    Contestant("Vowpal Wabbit --csoaa_ldf m, cache", vowpal_wabbit, "cost 4 - grade"),
     Contestant("scikit-learn SGDClassifier, CSR pairs", scikit_learn, f"{PAIRS} pairs a query", 100),
     Contestant("river LogisticRegression, dict pairs", river, f"{PAIRS} pairs a query", 10),
 ]
@@ -270,15 +218,8 @@ def generated(n_words: int, n_queries: int, n_held_out: int, folder: Path) -> Te
 
 def present(contestant: Contestant) -> bool:
     """Whether what a contestant needs is installed."""
-    if contestant.name.startswith("sofia"):
-        return shutil.which("sofia-ml") is not None
-    for start, module in NEEDS.items():
-        if contestant.name.startswith(start):
-            try:
-                __import__(module)
-            except ImportError:
-                return False
-    return True
+    needed = next((module for start, module in NEEDS.items() if contestant.name.startswith(start)), None)
+    return needed is None or importlib.util.find_spec(needed) is not None
 
 
 def alone(run: Pass, data: Texts, pipe: Any) -> None:
