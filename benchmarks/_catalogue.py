@@ -62,7 +62,7 @@ CATALOGUE: dict[str, list[Entry]] = {
             "",
             "1 and on, 7 for positions; settings of ours were chosen on 0",
             "4 hours",
-            by="benchmarks.click_logs --seeds 1 --settings 6",
+            by="benchmarks.click_logs --seeds 1",
             reason="hours of logs and settings",
         )
     ],

@@ -1,6 +1,6 @@
 """A year of queries: retrain every night, or learn along?
 
-    python -m benchmarks.year [--days 365] [--queries 1000] [--keep FOLDER] [--only NAME ...]
+    python -m benchmarks.year [--days 365] [--queries 1000] [--only NAME ...]
 
 Queries of `WebLike` with 20 documents and 30 raw features. The truth is additive with interactions; it turns by four right
 angles over a year and jumps half of one before days 121 and 241. Every query is ranked by what is known then. LightGBM and
@@ -8,15 +8,11 @@ XGBoost are retrained after each day on the last 7 or 30 days, and serve all of 
 30 days, by training without the last day and ranking it. Online rankers learn from each query after they have ranked it. On the
 first day the former have no model, and rank at random. river's logistic regression and Vowpal Wabbit learn as in
 `benchmarks.online_peers`; Vowpal Wabbit's time includes writing its text.
-
-With `--keep`, everybody's state is written to the folder every 30 days, and the next run continues from there.
 """
 
 import pickle
-import re
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -184,24 +180,13 @@ class Life:
         self.means.append(float(np.mean(values)))
 
 
-def all_lives(names: list[str], days: int, n_queries: int, folder: Path | None) -> dict[str, Life]:
-    """Everybody's year, or the first `days` of it, from where the folder has it."""
-    # Vowpal Wabbit's model cannot be pickled.
-    kept = [name for name in names if name not in {RIVER, WABBIT}]
-    files = (
-        {name: folder / f"{n_queries} {re.sub(r'[^A-Za-z0-9]+', ' ', name).strip()}.pickle" for name in kept} if folder else {}
-    )
-    lives = {
-        name: pickle.loads(files[name].read_bytes()) if name in files and files[name].exists() else Life(CONTESTANTS[name]())
-        for name in names
-    }
-    for day in range(min(len(life.means) for life in lives.values()), days):
+def all_lives(names: list[str], days: int, n_queries: int) -> dict[str, Life]:
+    """Everybody's year, or the first `days` of it."""
+    lives = {name: Life(CONTESTANTS[name]()) for name in names}
+    for day in range(days):
         queries = day_of(day, n_queries)
-        for name, life in lives.items():
-            if len(life.means) == day:
-                life.live(queries)
-                if name in files and ((day + 1) % MONTH == 0 or day + 1 == days):
-                    files[name].write_bytes(pickle.dumps(life))
+        for life in lives.values():
+            life.live(queries)
         if (day + 1) % MONTH == 0:
             print(f"day {day + 1}:", "; ".join(f"{name} {np.mean(life.means):.4f}" for name, life in lives.items()), flush=True)
     return lives
@@ -264,12 +249,9 @@ def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--days", type=int, default=YEAR)
     arguments.add_argument("--queries", type=int, default=1000, help="queries a day")
-    arguments.add_argument("--keep", type=Path, metavar="FOLDER")
     arguments.add_argument("--only", nargs="+", choices=CONTESTANTS, default=[*CONTESTANTS], metavar="NAME")
     chosen = arguments.parse_args()
-    if chosen.keep:
-        chosen.keep.mkdir(exist_ok=True)
-    lives = all_lives(chosen.only, chosen.days, chosen.queries, chosen.keep)
+    lives = all_lives(chosen.only, chosen.days, chosen.queries)
     where = environment("lightgbm", "xgboost-cpu", "vowpalwabbit")
     header = ["served NDCG@10", "mean", "difference", "processor seconds", "MB kept"]
     save(
