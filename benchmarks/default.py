@@ -7,16 +7,16 @@ the held-out ones. LightGBM is trained on all of the former: first its rounds ar
 trained again with these rounds on all. `--keep` continues from the streams that FILE has.
 """
 
-import json
 import time
 from collections.abc import Callable
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from benchmarks._common import environment, parser, save, table
 from benchmarks._development import STREAMS, Query, parts_of
+from benchmarks._kept import Kept, add_keep
 from online_rank import (
     AdditiveRanker,
     BlendRanker,
@@ -112,18 +112,14 @@ def main() -> None:
     arguments.add_argument("--queries", type=int, default=600)
     arguments.add_argument("--orders", type=int, default=2)
     arguments.add_argument("--streams", nargs="+", default=[*STREAMS], choices=STREAMS)
-    arguments.add_argument("--keep", type=Path, metavar="FILE")
+    add_keep(arguments)
     chosen = arguments.parse_args()
-    kept = json.loads(chosen.keep.read_text()) if chosen.keep and chosen.keep.exists() else {}
-    for stream in chosen.streams:
-        if stream not in kept:
-            kept[stream] = measured(stream, chosen.queries, chosen.orders)
-            if chosen.keep:
-                chosen.keep.write_text(json.dumps(kept))
-    columns = [cells(kept[stream]) for stream in chosen.streams]
+    kept = Kept(chosen.keep)
+    found = {stream: kept.part(stream, partial(measured, stream, chosen.queries, chosen.orders)) for stream in chosen.streams}
+    columns = [cells(found[stream]) for stream in chosen.streams]
     names = [*dict.fromkeys(name for column in columns for name in column)]
     rows = [[name, *(column.get(name, "") for column in columns)] for name in names]
-    milliseconds = [kept[stream]["milliseconds"] for stream in chosen.streams]
+    milliseconds = [found[stream]["milliseconds"] for stream in chosen.streams]
     spent = [[name, *(f"{own[name]:.2f}" if name in own else "" for own in milliseconds)] for name in names]
     save("default", page(chosen, rows, spent))
 

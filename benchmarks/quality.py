@@ -11,9 +11,7 @@ queries, of the differences to the first LightGBM, query by query.
 """
 
 import itertools
-import json
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +20,7 @@ import numpy as np
 
 from benchmarks._common import environment, parser, save, table
 from benchmarks._data import LIGHTGBM, MQ2008, Fold, folds, known_folders, offsets_of, shuffled
+from benchmarks._kept import Kept, add_keep
 from online_rank import (
     AdditiveRanker,
     BlendRanker,
@@ -146,21 +145,17 @@ def values_of(parts: list[Fold], name: str, orders: int) -> dict[str, np.ndarray
     return {"values": np.concatenate(values)[None], "oracle": np.concatenate(oracle)[None]}
 
 
-def all_values(folder: Path, orders: int, keep: Path | None) -> dict[str, dict[str, np.ndarray]]:
-    """`values_of` each method; those that the file `keep` has are taken from there, and the others written to it."""
-    kept = json.loads(keep.read_text()) if keep and keep.exists() else {}
-    own, parts = kept.setdefault(folder.name, {}), list(folds(folder))
-    names = [RANDOM, *ONLINE, *BATCH]
-    for name in names:
-        if name not in own:
-            start = time.process_time()
-            found = values_of(parts, name, orders)
-            own[name] = {what: values.tolist() for what, values in found.items()}
-            mean, seconds = np.nanmean(own[name]["values"]), time.process_time() - start
-            print(f"{folder.name}: {name} {mean:.4f}, {seconds:.0f} s", file=sys.stderr, flush=True)
-            if keep:
-                keep.write_text(json.dumps(kept))
-    return {name: {what: np.array(values) for what, values in own[name].items()} for name in names}
+def all_values(folder: Path, orders: int, kept: Kept) -> dict[str, dict[str, np.ndarray]]:
+    """`values_of` each method."""
+    found, parts = {}, list(folds(folder))
+    for name in (RANDOM, *ONLINE, *BATCH):
+
+        def measured(name: str = name) -> dict[str, list[Any]]:
+            return {what: values.tolist() for what, values in values_of(parts, name, orders).items()}
+
+        found[name] = {what: np.array(values) for what, values in kept.part(f"{folder.name}, {name}", measured).items()}
+        print(f"{folder.name}: {name} {np.nanmean(found[name]['values']):.4f}", file=sys.stderr, flush=True)
+    return found
 
 
 def difference_of(found: dict[str, dict[str, np.ndarray]], name: str, reference: str) -> str:
@@ -178,9 +173,9 @@ def cells(found: dict[str, dict[str, np.ndarray]], name: str) -> tuple[str, str,
     return f"{np.nanmean(values):.4f}{orders}", compared, oracle
 
 
-def compare(folders: list[Path], orders: int, keep: Path | None) -> None:
+def compare(folders: list[Path], orders: int, kept: Kept) -> None:
     """The table of all methods."""
-    results = {folder.name: all_values(folder, orders, keep) for folder in folders}
+    results = {folder.name: all_values(folder, orders, kept) for folder in folders}
     header = ["NDCG@10, one pass"]
     for name in results:
         header += [f"{name}", f"{name}, difference", f"{name}, oracle"]
@@ -206,12 +201,12 @@ def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("folders", nargs="*", type=Path, metavar="FOLDER")
     arguments.add_argument("--orders", type=int, default=5)
-    arguments.add_argument("--keep", type=Path, metavar="FILE")
+    add_keep(arguments)
     chosen = arguments.parse_args()
     folders = chosen.folders or known_folders(MQ2008, LIGHTGBM)
     if not folders:
         raise SystemExit("no data: name a folder of LETOR folds")
-    compare(folders, chosen.orders, chosen.keep)
+    compare(folders, chosen.orders, Kept(chosen.keep))
 
 
 if __name__ == "__main__":
