@@ -25,13 +25,11 @@ import numpy as np
 
 from benchmarks import _pictures
 from benchmarks._common import RESULTS, environment, parser, save, table
-from benchmarks._data import MQ2008, Fold, Queries, data_folder, folds, offsets_of, shuffled
+from benchmarks._data import MQ2008, Fold, data_folder, folds, queries_of, shuffled
 from benchmarks._gaussians import GradedGaussians
 from online_rank import DirectRanker, GradientRanker, StreamQuantileMap, StreamScaler
 from online_rank.evaluate import Experiment, Spread
 from online_rank.metrics import NDCG
-from online_rank.query import query_offsets
-from online_rank.stream import Documents
 from online_rank.surrogates import squared
 
 LENGTH = 100
@@ -113,19 +111,14 @@ MAPPED, LINEAR = "DirectRanker behind StreamQuantileMap, one pass", "GradientRan
 PUBLISHED = {"DirectRanker, three passes": ("0.720", "0.636")}
 
 
-def queries_of(block: Documents, binarised: bool) -> list[Any]:
+def graded(X: np.ndarray, y: np.ndarray, qid: np.ndarray, binarised: bool) -> list[Any]:
     """The queries of a part."""
-    y = np.minimum(block.y, 1) if binarised else block.y
-    return Queries(block.X, y, offsets_of(block)).queries()
+    return queries_of(X, np.minimum(y, 1) if binarised else y, qid)
 
 
 def passes_over(fold: Fold, binarised: bool, passes: int, seed: int) -> list[Any]:
     """The training queries, each pass in another order."""
-    found = []
-    for p in range(passes):
-        X, y, qid = shuffled(fold.train, seed + 1000 * p)
-        found += Queries(X, np.minimum(y, 1) if binarised else y, query_offsets(qid, len(y))).queries()
-    return found
+    return [query for p in range(passes) for query in graded(*shuffled(fold.train, seed + 1000 * p), binarised)]
 
 
 def mq2008(seeds: int, processes: int) -> str:
@@ -137,7 +130,7 @@ def mq2008(seeds: int, processes: int) -> str:
     for binarised, (passes, models) in itertools.product((False, True), makers.items()):
         parts = {str(k): fold for k, fold in enumerate(folds(data_folder() / MQ2008))}
         streams = {k: partial(passes_over, fold, binarised, passes) for k, fold in parts.items()}
-        tests = {k: queries_of(fold.test, binarised) for k, fold in parts.items()}
+        tests = {k: graded(*fold.test[:3], binarised) for k, fold in parts.items()}
         results = Experiment(models, streams, ["ndcg@10", "map"], test=tests, seeds=seeds).run(processes=processes)
         for name, metric in itertools.product(models, results.metrics):
             means = [results.values(name, metric, k).mean() for k in parts]
