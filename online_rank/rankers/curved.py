@@ -302,10 +302,9 @@ class CurvedRanker(Ranker):
         return without_vectors_of(self, block) if has_vectors else block
 
     def _learn_block(self, block: Block, changes: all_or_nothing | None = None) -> None:
-        one_by_one = len(block.w) > 1 and self._is_learned_one_by_one(block)
-        if one_by_one or self._vectors is None or type(block.X) is not list:
+        if len(block.w) > 1 or self._vectors is None or type(block.X) is not list:
             try:
-                return super()._learn_block(block, changes)
+                return super()._learn_block(block, changes)  # Which learns several queries of dicts one by one.
             except VectorsMet:  # Nothing has changed: they are met when a query is read.
                 pass
         learn_with_vectors(self, block, changes, super()._learn_block)
