@@ -394,6 +394,7 @@ def clicked_hits(model, n):
     return hits
 
 
+@pytest.mark.slow
 def test_clicks_teach_the_matrix_and_the_ridge():
     ridge = ClickRidge({"embedding cosine": 0.1, "embedding learned": 1.0, "embedding recent": 0.0})
     with warnings.catch_warnings():
@@ -402,6 +403,7 @@ def test_clicks_teach_the_matrix_and_the_ridge():
     assert np.mean(hits[-150:]) > np.mean(hits[:150]) + 0.1
 
 
+@pytest.mark.slow
 def test_clicks_teach_the_ranker_of_vectors():
     hits = clicked_hits(VectorRanker(kappa=3.0), 1000)
     assert np.mean(hits[-200:]) > np.mean(hits[:200]) + 0.1

@@ -84,6 +84,7 @@ def ranked_of(model):
     return model.predict_one(x, context=context)
 
 
+@pytest.mark.slow
 def test_threads_rank_and_save_while_one_learns():
     model, stream, done, failed = taught(4), [*asked(60, seed=1)], threading.Event(), []
     plain, states = copy.deepcopy(model), set()

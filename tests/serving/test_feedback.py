@@ -336,7 +336,7 @@ def requests():
             yield {"id": f"q{i - 20}", "grades": {"a": 2}, "ts": t}
 
 
-@pytest.mark.first(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [7, 10_000])
 def test_all_of_it_survives_a_crash_and_is_replayed_exactly(tmp_path, every):
     """Reopened after every few requests, without an orderly close, it equals a service that never stopped."""

@@ -272,6 +272,7 @@ class TestRequests:
 
         run(scenario, Models(make, directory=None), key="<shop>", token="secret12")
 
+    @pytest.mark.slow
     @given(st.data())
     @settings(max_examples=100)
     def test_the_schemas_allow_what_is_answered_and_no_more(self, data):

@@ -131,6 +131,7 @@ def test_a_second_writer_is_refused_until_the_first_is_gone(tmp_path):
     CheckpointDirectory(tmp_path).close()
 
 
+@pytest.mark.slow
 def test_the_lock_dies_with_a_killed_owner(tmp_path):
     code = (
         "import sys, time; from online_rank.storage.checkpoint import CheckpointDirectory\n"

@@ -298,6 +298,7 @@ def test_a_second_writer_is_refused_after_any_deletion(tmp_path):
     serving(tmp_path).close()
 
 
+@pytest.mark.slow
 def test_others_read_while_one_writes(tmp_path):
     durable = serving(tmp_path, every=4)
     for line in PAIRS:
