@@ -10,13 +10,11 @@ from online_rank.base import abilities_of, parts_of, steps_of
 from online_rank.base.reader import require_taken
 from online_rank.base.step import QueryStep
 from online_rank.feedback import Impression
-from online_rank.limits import ALWAYS_DOCUMENTS, CELLS_A_BYTE, MAX_CELLS, MAX_DOCUMENTS, MAX_FEATURES, MAX_KNOWN_CELLS
+from online_rank.limits import ALWAYS_DOCUMENTS, CELLS_A_BYTE, MAX_CELLS, MAX_DOCUMENTS, MAX_KNOWN_CELLS
 from online_rank.preprocessing.history import AT
 from online_rank.query import Block, Runs, read_query
-from online_rank.query.blocks import ONE, single
 from online_rank.query.columns import Columns
-from online_rank.query.forms import table_of
-from online_rank.query.levels import numbers
+from online_rank.query.levels import as_table
 from online_rank.serving.declared import declared_by
 
 
@@ -92,7 +90,7 @@ def query_of(needs: Needs, message: Any, only: Any = None, *, n_bytes: int | Non
             raise ValueError("ungraded is 'skip'; documents of runs cannot be left out: ranks are in whole lists")
         asked = {name: features for name, features in asked.items() if name in only}
     if is_plain and needs.reads_tables:
-        asked = _as_table(asked) or asked
+        asked = as_table(asked) or asked
     elif isinstance(asked, Columns):
         asked = asked.as_block(categories=needs.takes_documents, missing=all(map(_takes_missing, needs.models)))
     query = read_query(asked, context=context, documents=needs.takes_documents)
@@ -104,18 +102,6 @@ def query_of(needs: Needs, message: Any, only: Any = None, *, n_bytes: int | Non
             if context is not None and model.abilities.takes_context:
                 require_short_context(query, context, n_bytes)
     return query
-
-
-def _as_table(documents: dict[str, dict[str, Any]]) -> Block | None:
-    """Documents with the same features, all of them numbers, as an array, which is read once to rank and to learn.
-
-    None for any others: the model looks at their values one by one.
-    """
-    names, values = (table_of([*documents.values()]) if documents else None) or ((), [])
-    X = numbers(values) if 0 < len(names) <= MAX_FEATURES and "".join(names).isascii() else None  # type: ignore[arg-type]
-    if X is None:
-        return None
-    return Block(X.reshape(-1, len(names)), None, single(len(documents)), ONE, (*documents,), names, form=dict)
 
 
 def _takes_missing(model: Any) -> bool:

@@ -212,6 +212,13 @@ class Options(NamedTuple):
     max_query_bytes: int = 1 << 26
 
 
+def usual_missing(model: Any, without: str) -> str:
+    """What becomes of missing values unless they are declared: NaN for a model that takes it, else 0; `without` a model."""
+    if model is None:
+        return without
+    return "keep" if abilities_of(model).takes_missing else "zero"
+
+
 def options_of(
     model: Any,
     named: Mapping[str, str | None],

@@ -189,7 +189,7 @@ def test_trees_rank_as_curves_do(name, to, taught, tmp_path):
     assert first <= 0.01
 
 
-@pytest.mark.first(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("to", ["json", "lightgbm", "solr"])
 def test_changes_are_counted_as_the_targets_make_them(to, taught, tmp_path):
     available(to)

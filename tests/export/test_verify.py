@@ -112,7 +112,8 @@ def needed(to):
         pytest.skip("needs a C compiler")
 
 
-@pytest.mark.parametrize("to", ["c", "onnx", "duckdb", "duckdb-tables", "lightgbm", "xgboost"])
+@pytest.mark.first(3)
+@pytest.mark.parametrize("to", ["onnx", "lightgbm", "xgboost", "c", "duckdb", "duckdb-tables"])
 def test_a_program_that_computes_the_model_is_equal(to, model, relative, tmp_path):
     needed(to)
     made = [model, relative] if to in ("c", "onnx", "duckdb", "duckdb-tables") else [model]

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from online_rank._kernels import bilinear as kernels
+from online_rank.base.schema import declared_state
 from online_rank.preprocessing.bilinear import BilinearLearner, inverse_lengths, unit_vector
 from tests.reference.bilinear import SlowMatrix
 
@@ -67,10 +68,10 @@ def test_folding_changes_scores_by_rounding_alone():
     learner = BilinearLearner()
     for q, D, y in stream(3, 8, 8, 28):
         learned(learner, q, D, y)
-    assert learner._n_terms > 20
+    assert declared_state(learner).n_terms > 20
     folded = copy.deepcopy(learner)
     folded._fold()
-    assert folded._n_terms == 0
+    assert declared_state(folded).n_terms == 0
     for averaged in (True, False):
         np.testing.assert_allclose(folded.matrix(averaged), learner.matrix(averaged), rtol=1e-6, atol=1e-6)
     assert folded.sums.rounded > learner.sums.rounded
@@ -94,11 +95,12 @@ def test_folding_does_not_change_arrays_that_others_hold():
     learner = BilinearLearner()
     for q, D, y in stream(3, 4, 4, 28):
         learned(learner, q, D, y)
-    n, before, left = learner._n_terms, learner._matrix.copy(), learner._left.copy()
-    held, terms = learner._matrix, learner._left
+    first = declared_state(learner)
+    n, held, terms = first.n_terms, first.matrix, first.left
+    before, left = held.copy(), terms.copy()
     for q, D, y in stream(4, 4, 4, 80):
         learned(learner, q, D, y)
-    assert learner._matrix is not held
+    assert declared_state(learner).matrix is not held
     np.testing.assert_array_equal(held, before)
     np.testing.assert_array_equal(terms[:n], left[:n])
 
@@ -136,8 +138,9 @@ def test_bad_values_change_nothing():
 
 
 def pickled(learner):
-    n = learner._n_terms
-    parts = learner._matrix, learner._average, learner._left[:n], learner._right[:n], learner._shares, learner._numbers
+    held = declared_state(learner)
+    n = held.n_terms
+    parts = held.matrix, held.average, held.left[:n], held.right[:n], held.shares, held.numbers
     return [part.tobytes() for part in parts]
 
 

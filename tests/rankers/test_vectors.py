@@ -20,6 +20,7 @@ from online_rank import (
     save,
 )
 from online_rank._kernels.codes import AVERAGED
+from online_rank.base.schema import declared_state
 from online_rank.distributed import fork, mix
 from online_rank.query.embeddings import LENIENT
 from online_rank.storage.files import from_bytes, to_bytes
@@ -149,7 +150,7 @@ def test_a_first_query_with_vectors_that_is_refused_leaves_no_vectors():
     x, y, context = next(queries(1))
     with pytest.raises(ValueError, match="grade"):
         model.learn_one(x, {**y, "d0": -1}, context=context)
-    assert model._vectors is None
+    assert model.vector_columns is None
     assert model.n_features == 0
 
 
@@ -231,7 +232,7 @@ def test_without_a_vector_of_the_query_a_score_is_linear_in_the_documents():
 def test_dimensions_that_differ_have_no_cosine():
     model = taught(AdditiveRanker(), 5, p=3, k=4)
     assert model.feature_names == ("age", "embedding learned", "embedding recent")
-    assert model._vectors.learners["embedding learned"].shape == (3, 4)
+    assert model.vector_columns.learners["embedding learned"].shape == (3, 4)
 
 
 def test_an_array_has_the_vectors_of_documents():
@@ -319,13 +320,13 @@ def test_vectors_of_other_lengths_are_missing_in_a_service_and_evidence_decides(
     try:
         learn(3)  # The first vector does not decide for everybody.
         learn(5)
-        assert model._vectors.n_odd > 0
-        assert model._vectors.learners["embedding learned"].shape == (3, 3)
+        assert model.vector_columns.n_odd > 0
+        assert model.vector_columns.learners["embedding learned"].shape == (3, 3)
         with pytest.warns(UserWarning, match="had 3 dimensions, and most queries give it 5"):
             learn(5)
         for _ in range(3):
             learn(5)
-        assert model._vectors.learners["embedding learned"].shape == (5, 5)
+        assert model.vector_columns.learners["embedding learned"].shape == (5, 5)
     finally:
         LENIENT.reset(token)
     with pytest.raises(ValueError, match="3 dimensions, and 5 elsewhere"):
@@ -362,12 +363,12 @@ def test_machines_average_the_matrices_of_vectors():
     (column,) = mixed.vector_columns.learners
     own = [one.vector_columns.learners[column] for one in (few, many, none)]
     last = sum(one.matrix(False) for one in own) / 3.0
-    counts = np.array([one._numbers[AVERAGED] for one in own])
+    counts = np.array([declared_state(one).numbers[AVERAGED] for one in own])
     average = sum(n * one.matrix() for n, one in zip(counts, own, strict=True)) / counts.sum()
     made = mixed.vector_columns.learners[column]
     np.testing.assert_allclose(made.matrix(False), last, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(made.matrix(), average, rtol=1e-5, atol=1e-5)
-    assert made._numbers[AVERAGED] == pytest.approx(counts.mean())
+    assert declared_state(made).numbers[AVERAGED] == pytest.approx(counts.mean())
     assert mixed.vector_columns.n_votes == 5 + 10 + 20
     assert made.mass == pytest.approx(own[0].mass + own[1].mass + own[2].mass - 2 * own[2].mass)
     assert np.isfinite(scores(mixed)).all()
@@ -420,6 +421,7 @@ def clicked_hits(model, n):
     return hits
 
 
+@pytest.mark.slow
 def test_clicks_teach_the_matrix_and_the_ridge():
     ridge = ClickRidge({"embedding cosine": 0.1, "embedding learned": 1.0, "embedding recent": 0.0})
     with warnings.catch_warnings():
@@ -428,6 +430,7 @@ def test_clicks_teach_the_matrix_and_the_ridge():
     assert np.mean(hits[-150:]) > np.mean(hits[:150]) + 0.1
 
 
+@pytest.mark.slow
 def test_clicks_teach_the_ranker_of_vectors():
     hits = clicked_hits(VectorRanker(kappa=3.0), 1000)
     assert np.mean(hits[-200:]) > np.mean(hits[:200]) + 0.1
@@ -451,4 +454,4 @@ def test_a_stream_without_vectors_has_no_learner_of_them():
     model = AdditiveRanker()
     for x, y, _ in queries(3):
         model.learn_one({d: {"age": v["age"]} for d, v in x.items()}, y)
-    assert model._vectors is None
+    assert model.vector_columns is None
