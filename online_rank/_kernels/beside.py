@@ -213,7 +213,8 @@ def learn(
     rows = read.rows if known else room_for_rows(d, m)
     scores = answers if known else np.empty((2, m))
     if not known:
-        if not read_rows(X, 0, m, mapping, relative, room_for_reading(d, m), rows):
+        # By the literal 0, numba would compile another version of all that reads.
+        if not read_rows(X, offsets[0], m, mapping, relative, room_for_reading(d, m), rows):
             return 0
         _score_curves(rows, m, relative, curves, scores[0])
     if not all_finite(scores[0]):
