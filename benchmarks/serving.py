@@ -13,22 +13,19 @@
 - grades: acknowledged grades a second of one client and of 32, compared with the version in FOLDER, in turns, on the disk of
   temporary files, and where each sync takes some milliseconds longer.
 - checkpoints: how long rankings take while checkpoints are written, and while none is.
-- forms: what a query of 150 x 136 costs as an array, as dicts, and as a request by document, in columns and in binary, without
-  HTTP; with `struct.pack` of its values and `orjson.loads` of the same body for comparison.
+- forms: what queries of 150 x 136 and of 50 x 20 cost as an array, as dicts, and as requests by document, in columns and in
+  binary, without HTTP; with `struct.pack` of their values and `orjson.loads` of the same body for comparison.
 - readers: rankings a second and core of a reader, by the processor time of its process, queries of 50 x 20 from 16 clients,
   curves alone, in each form; compared with the version that PYTHON runs.
 """
 
 import asyncio
 import itertools
-import json
 import os
 import statistics
-import struct
 import sys
 import tempfile
 import time
-import timeit
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -39,16 +36,15 @@ import numpy as np
 from benchmarks._acknowledged import during_checkpoints, rates, sync_ms
 from benchmarks._common import in_memory, parser, save, table
 from benchmarks._door_cost import CLIENTS, SHAPE, costs, over_bare, over_before
+from benchmarks._forms_cost import ASKED, LEARNED, cost_of_forms
 from benchmarks._http import CONNECTIONS, Client, Server, bodies, load, ranking
 from benchmarks._kept import Kept, add_keep, commit
 from benchmarks._other import add_other, commit_of
 from benchmarks._reader_cost import rows_of, seconds_of_rankings
-from online_rank import AdditiveRanker
-from online_rank.serving import RankingService
-from online_rank.serving.queries import query_of
-from online_rank.serving.reading import read
 
 _ROUNDS = 3
+#: Documents and features of queries in each form.
+_SHAPES_OF_FORMS = ((150, 136), (50, 20))
 #: Microseconds of processor time that learning the grades of a query may take.
 _MOST_LEARNING = 400
 
@@ -193,53 +189,18 @@ def show_checkpoints(given: Any) -> str:
 
 
 def show_forms(given: Any) -> str:
-    import orjson  # Of the extra `bench`, which tests do without.
-
-    rng, names, ids = np.random.default_rng(0), [f"feature_{j}" for j in range(136)], [f"document {i}" for i in range(150)]
-    queries = [rng.normal(size=(150, 136)) for _ in range(50)]
-    model, named = AdditiveRanker(), AdditiveRanker()
-    for X in queries:
-        y = np.digitize(X[:, 0] - X[:, 1], [0.0, 1.0])
-        model.learn_one(X, y)
-        named.learn_one([dict(zip(names, row, strict=True)) for row in X.tolist()], y)
-    X, service = queries[-1], RankingService(named)
-    docs = [dict(zip(names, row, strict=True)) for row in X.tolist()]
-    values, pack = [value for x in docs for value in x.values()], struct.Struct(f"{X.size}d").pack
-    head = {"id": "q", "features": names, "documents": ids}
-    binary = b"float32\n" + json.dumps(head).encode() + b"\n" + X.astype("<f4").tobytes()
-    named_docs = json.dumps({"id": "q", "docs": dict(zip(ids, docs, strict=True))}).encode()
-    acts: dict[str, Callable[[], Any]] = {
-        "struct.pack of a list of the values": lambda: pack(*values),
-        "struct.pack, the values from the dicts": lambda: pack(*itertools.chain.from_iterable(map(dict.values, docs))),
-        "rank_one of the array": lambda: model.rank_one(X),
-        "learn_one of the array": lambda: model.learn_one(X, y),
-        "rank_one of dicts": lambda: named.rank_one(docs),
-        "learn_one of dicts": lambda: named.learn_one(docs, y),
-        "request in binary": lambda: service.handle(binary),
-        "request by document": lambda: service.handle(named_docs),
-    }
-    for digits in (6, 17):
-        columns = json.dumps({**head, "rows": X.round(digits).tolist()}, separators=(",", ":")).encode()
-        acts[f"orjson.loads of columns, {digits} digits"] = partial(orjson.loads, columns)
-        acts[f"columns, {digits} digits, to the block"] = lambda body=columns: query_of(
-            service.needs, read(body), n_bytes=len(body)
-        )
-        acts[f"request in columns, {digits} digits"] = lambda body=columns: service.handle(body)
-    taken = dict.fromkeys(acts, np.inf)
-    for _ in range(_ROUNDS):
-        for name, act in acts.items():
-            taken[name] = min(taken[name], *timeit.repeat(act, number=1, repeat=max(5, int(5 * given.seconds))))
-    flat, gathered, array, *_ = taken.values()
-    rows = [
-        [name, *(f"{t:.{k}f}" for t, k in ((1e6 * s, 0), (s / flat, 2), (s / gathered, 2), (s / array, 2)))]
-        for name, s in taken.items()
-    ]
-    for row in rows:
-        digits = row[0].partition(", ")[2].partition(" ")[0]
-        loads = taken.get(f"orjson.loads of columns, {digits} digits")
-        row.append(f"{float(row[1]) / 1e6 / loads:.2f}" if loads else "")
-    header = ["", "µs", "of struct.pack of a list", "of struct.pack from dicts", "of rank_one of the array", "of orjson.loads"]
-    return f"Least of {_ROUNDS} turns. Load of the machine {os.getloadavg()[0]:.1f}.\n\n{table(header, rows)}"
+    turns, parts = max(2, round(given.seconds)), []
+    for m, d in _SHAPES_OF_FORMS:
+        parsers = "of packing the dicts, or of orjson.loads", "of msgspec.json.decode"
+        header = [f"{m} documents, {d} features", "µs", *parsers]
+        parts.append(table(header, cost_of_forms(m, d, turns)))
+    note = (
+        f"Microseconds of processor time, the medians of {ASKED} queries and {turns} turns. In a turn each way has these "
+        f"queries in a row, in another order of ways each time; requests have new ids. The models have learned {LEARNED} "
+        f"queries in which features interact, so that trees take part in the scores. "
+        f"Load of the machine {os.getloadavg()[0]:.1f}."
+    )
+    return "\n\n".join([note, *parts])
 
 
 def show_readers(given: Any) -> str:

@@ -1,12 +1,9 @@
 """Queries as requests ask them: of documents that are known, no larger than the request allows; and the answers to them."""
 
-import itertools
 import json
-import operator
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import numpy as np
 from msgspec import UNSET
 
 from online_rank.base import abilities_of, parts_of, steps_of
@@ -16,12 +13,11 @@ from online_rank.feedback import Impression
 from online_rank.limits import ALWAYS_DOCUMENTS, CELLS_A_BYTE, MAX_CELLS, MAX_DOCUMENTS, MAX_FEATURES, MAX_KNOWN_CELLS
 from online_rank.preprocessing.history import AT
 from online_rank.query import Block, Runs, read_query
+from online_rank.query.blocks import ONE, single
 from online_rank.query.columns import Columns
+from online_rank.query.forms import table_of
 from online_rank.query.levels import numbers
 from online_rank.serving.declared import declared_by
-
-#: The weight of one query.
-_ONE = np.ones(1)
 
 
 class Needs:
@@ -115,13 +111,11 @@ def _as_table(documents: dict[str, dict[str, Any]]) -> Block | None:
 
     None for any others: the model looks at their values one by one.
     """
-    names, n = tuple(next(iter(documents.values()), ())), len(documents)
-    if not 0 < len(names) <= MAX_FEATURES or operator.countOf(map(list, documents.values()), [*names]) != n:
-        return None
-    X = numbers([*itertools.chain.from_iterable(map(dict.values, documents.values()))]) if "".join(names).isascii() else None
+    names, values = (table_of([*documents.values()]) if documents else None) or ((), [])
+    X = numbers(values) if 0 < len(names) <= MAX_FEATURES and "".join(names).isascii() else None  # type: ignore[arg-type]
     if X is None:
         return None
-    return Block(X.reshape(n, len(names)), None, np.array([0, n]), _ONE, (*documents,), names, form=dict)
+    return Block(X.reshape(-1, len(names)), None, single(len(documents)), ONE, (*documents,), names, form=dict)
 
 
 def _takes_missing(model: Any) -> bool:
