@@ -87,7 +87,7 @@ def test_rounds_are_stretches_of_time_that_shards_of_whole_queries_learn(rows):
     met.check()
     with met.packed() as packed:
         for number, half in enumerate(halves):
-            packs = packed.where(f"round = {number}").toArrow().to_batches()
+            packs = on_spark._of_round(packed, number).toArrow().to_batches()
             half += [table.to_pylist() for _, table in on_spark._unpacked(iter(packs), "query")]
     days = [{row["at"] for shard in half for row in shard} for half in halves]
     assert max(days[0]) < min(days[1])
