@@ -28,6 +28,8 @@ MIXTURES = np.array(
         [0.5, 0.0, 0.5],
     ]
 )
+#: By how much trees fade with each new one.
+KEEP = 0.99
 #: Places of the members' scales among the numbers of the blend.
 SCALES = slice(beside.SCALES, beside.FACTOR)
 _PRIOR = np.array([0.5, *[0.5 / 6.0] * 6])
@@ -42,8 +44,8 @@ _SAMPLE, _COLUMNS, _LEAST_COLUMNS, _MOST_COLUMNS = (1 << 15) - 320, 0.35, 8, 100
 _FIRST_DOCUMENTS, _FIRST_QUERIES, _MORE_TREES = 192, 16, 8
 #: Queries during which there is no more than about one tree for each.
 _FEW = 24
-#: Trees for each feature, and the fewest; by how much they fade with each new one.
-_OF_FEATURE, _FEWEST, _KEEP = 4, 200, 0.99
+#: Trees for each feature, and the fewest.
+_OF_FEATURE, _FEWEST = 4, 200
 #: Operations of growth for each document that is read, in the end and at first, and for each of its values; and the number of
 #: documents after which half of the difference is gone.
 _OF_EACH, _OF_EACH_AT_FIRST, _OF_VALUE, _HALF = 500.0, 10_800.0, 12.0, 2500.0
@@ -241,7 +243,7 @@ class GrowingTrees(base.Base):
         most = most_trees(trees, len(self._bins))
         d = max(len(self._bins), 1)
         credit, early, room = _OF_VALUE + _OF_EACH / d, _OF_VALUE + _OF_EACH_AT_FIRST / d, min(self._bins.shape[1], _SAMPLE)
-        return _as_array(most, _KEEP, room, credit, early, _HALF, _EVIDENCE)
+        return _as_array(most, KEEP, room, credit, early, _HALF, _EVIDENCE)
 
     def add_features(self, zero: np.ndarray) -> None:
         """Add features: earlier documents lacked them, or had the value 0, where `zero` (n,) is true."""
