@@ -13,8 +13,8 @@ def mix_trees(learned: Sequence[GrowingTrees], base: GrowingTrees, trees: int, f
     """The trees of K machines that continued from `base`, all with the same features.
 
     What machines learned into leaves of trees that all still have counts by 1 / sqrt(K) each, and so do leaves of trees that
-    one machine has grown. The mean would learn a K-th as fast as one machine; the sum goes too far, because all learn from the same
-    residuals. The oldest trees leave if there are too many. Windows are joined, the last queries first; those from before
+    one machine has grown. The mean would learn a K-th as fast as one machine; the sum goes too far, because all learn from the
+    same residuals. The oldest trees leave if there are too many. Windows are joined, the last queries first; those from before
     `first_query` are the same in all. Losses and accounts add up, and the base counts once.
     """
     made, d = GrowingTrees(), len(base.window.bins)
