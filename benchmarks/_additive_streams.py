@@ -1,18 +1,16 @@
-"""The streams of `benchmarks.additive`."""
+"""Streams for curves: turns, missing values, a feature that grows, and a shop."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from benchmarks._data import LIGHTGBM, MQ2008, data_folder, folds, mq2008_parts, offsets_of
-from online_rank import read
 from online_rank.stream import WebLike
 from online_rank.stream.synth import Drifting
 
 Query = tuple[Any, Any]
 
-#: Grades of small streams and of shops are above these.
+#: Grades of shops are above these.
 _GRADES = (0.5, 1.5, 2.5)
 
 
@@ -26,78 +24,12 @@ def _drifting(points: tuple[int, ...], width: int) -> Callable[[int], list[Query
     )
 
 
-def _mq2008(seed: int) -> list[Query]:
-    return _of_letor(read(*mq2008_parts(data_folder() / MQ2008)[:4], n_features=46).all(), seed)
-
-
-def _lightgbm(seed: int) -> list[Query]:
-    return _of_letor(next(folds(data_folder() / LIGHTGBM)).train, seed)
-
-
-def _of_letor(block: Any, seed: int) -> list[Query]:
-    offsets = offsets_of(block)
-    return [
-        (block.X[offsets[i] : offsets[i + 1]], block.y[offsets[i] : offsets[i + 1]])
-        for i in np.random.default_rng(seed).permutation(len(offsets) - 1)
-    ]
-
-
-def _searches(seed: int) -> list[Query]:
-    """300 searches in a shop, without words: prices count relative to the query's other prices, ratings from 4.2 on."""
-    rng, queries = np.random.default_rng([seed, 6]), []
-    for _ in range(300):
-        m = int(rng.integers(15, 40))
-        match, price, age = rng.normal(size=(3, m))
-        rating, sales = np.clip(4.0 + 0.6 * rng.normal(size=m), 1.0, 5.0), rng.poisson(np.exp(1.5 * rng.normal(size=m)))
-        value = (
-            0.5 * match - 0.7 * price + 0.9 * (rating > 4.2) - 1.2 * np.abs(age) + 0.3 * np.log1p(sales) + rng.normal(size=m)
-        )
-        raw = np.column_stack([match, np.exp(price + 2.0 * rng.normal()), rating, sales, np.exp(age), rng.normal(size=(m, 3))])
-        queries.append((raw, np.digitize(value, _GRADES)))
-    return queries
-
-
-def _small(kind: int) -> Callable[[int], list[Query]]:
-    """400 queries of one of six kinds, most of them linear."""
-
-    def make(seed: int) -> Iterator[Query]:
-        rng = np.random.default_rng([seed, 7, kind])
-        d, m, noise = ((8, 10, 0.8), (3, 10, 1.2), (30, 12, 1.5), (10, 10, 1.2), (8, 20, 1.2), (8, 10, 1.0))[kind]
-        teacher = rng.normal(size=d) / np.sqrt(d) * 2.0
-        for _ in range(400):
-            Z = rng.normal(size=(m, d))
-            value = Z @ teacher + noise * rng.normal(size=m)
-            if kind == 3:
-                Z = (Z > 0.5).astype(float)
-                value = Z @ teacher + noise * rng.normal(size=m)
-            if kind == 5:
-                value = np.abs(Z[:, 0]) + Z[:, 1:] @ teacher[1:] + noise * rng.normal(size=m)
-            # In the fifth kind one document of a query is relevant, the best.
-            grades = (value == value.max()).astype(np.int64) if kind == 4 else np.digitize(value, _GRADES)
-            yield (Z if kind == 3 else np.exp(Z)), grades
-
-    return lambda seed: list(make(seed))
-
-
 TURNS, GRADUAL = "three sudden turns", "gradual drift"
-#: Groups of streams, by seed.
-GROUPS: dict[str, tuple[Callable[[int], list[Query]], ...]] = {
-    "additive, 500 and 1,500 queries": (_web(500, "additive"), _web(1500, "additive")),
-    "linear, 300": (_web(300, "linear"),),
-    "forest, 500": (_web(500, "forest"),),
-    "MQ2008, S1 to S4": (_mq2008,),
-    "LightGBM's training set": (_lightgbm,),
-    "shop, 300": (_searches,),
-    "six small streams, 400": tuple(map(_small, range(6))),
-    "additive that turns, 1,000": (_web(1000, "additive", 500),),
-    f"{TURNS}, 1,200": (_drifting((300, 600, 900), 0),),
-    f"{GRADUAL}, 1,200": (_drifting((300,), 600),),
-}
 
 
 def drifting(seed: int, kind: str) -> list[Query]:
     """A stream under drift."""
-    return next(makes[0] for name, makes in GROUPS.items() if name.startswith(kind))(seed)
+    return (_drifting((300, 600, 900), 0) if kind == TURNS else _drifting((300,), 600))(seed)
 
 
 def growing(kind: str, seed: int) -> list[Query]:

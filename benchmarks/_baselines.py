@@ -161,21 +161,6 @@ def ranking_svm(X: np.ndarray, y: np.ndarray, qid: np.ndarray, most: int = 20_00
     return model.coef_[0]
 
 
-class Pointwise:
-    """A classifier, ranked by its expected grade, or a regressor of scikit-learn."""
-
-    def __init__(self, model: Any) -> None:
-        self.model = model
-
-    def learn_many(self, X: np.ndarray, y: np.ndarray, qid: np.ndarray) -> None:
-        """Train on all documents."""
-        self.model.fit(X, y)
-
-    def predict_many(self, X: np.ndarray) -> np.ndarray:
-        """Expected grades of documents."""
-        return self.model.predict_proba(X) @ self.model.classes_ if hasattr(self.model, "classes_") else self.model.predict(X)
-
-
 class XGBoost:
     """LambdaMART of XGBoost; what is not given is its default."""
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks._common import table
-from benchmarks._data import LIGHTGBM, MQ2008, folds, known_folders, mq2008_parts, offsets_of, shuffled
+from benchmarks._data import LIGHTGBM, MQ2008, folds, known_folders, mq2008_parts, offsets_of, queries_of, shuffled
 from online_rank import (
     AdditiveRanker,
     BlendRanker,
@@ -22,7 +22,6 @@ from online_rank import (
 )
 from online_rank.base import ranker_of
 from online_rank.intervals import LossInterval
-from online_rank.query import query_offsets
 from online_rank.rankers.hedge import choose, shares_of
 from online_rank.stream.synth import Drifting, NoisyTeacher
 
@@ -38,11 +37,6 @@ def streams() -> dict[str, list[list[tuple[np.ndarray, np.ndarray]]]]:
     for name, make in (("noisy teacher", NoisyTeacher), ("drifting", Drifting)):
         found[name] = [list(make(800, seed=seed)) for seed in range(2)]
     return found
-
-
-def queries_of(X: np.ndarray, y: np.ndarray, qid: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-    """(X, y) of each query."""
-    return [(X[a:b], y[a:b]) for a, b in itertools.pairwise(query_offsets(qid, len(y)))]
 
 
 def blends() -> str:

@@ -2,11 +2,8 @@
 
 import functools
 import math
-from collections.abc import Callable
 
 import numpy as np
-from scipy.optimize import brentq
-from scipy.special import gammainc, gammaln
 
 from benchmarks._common import table
 from online_rank.intervals import mean_interval
@@ -46,27 +43,13 @@ _GRID = np.append(0.0, np.geomspace(1e-3, 5000.0, 2000))
 
 
 @functools.cache
-def _limits(deviation: Callable[[float, float], float], alpha: float) -> np.ndarray:
-    return np.array([deviation(float(v), alpha / 2.0) for v in _GRID])
+def _limits(alpha: float) -> np.ndarray:
+    return np.array([largest_deviation(float(v), alpha / 2.0) for v in _GRID])
 
 
-def _running_limits(variation: np.ndarray, alpha: float, deviation: Callable[[float, float], float]) -> np.ndarray:
+def _running_limits(variation: np.ndarray, alpha: float) -> np.ndarray:
     """The largest deviations for variations (runs, rounds)."""
-    return _limits(deviation, alpha)[np.searchsorted(_GRID, variation, side="right") - 1]
-
-
-def gamma_exponential(variation: float, alpha: float, rho: float = 2.0) -> float:
-    """The deviation by a gamma-exponential mixture (Howard et al. 2021, proposition 9) instead of ten scales."""
-    at, constant = variation + rho, rho * math.log(rho) - gammaln(rho) - math.log(gammainc(rho, rho))
-
-    def excess(s: float) -> float:
-        wealth = gammaln(at) + math.log(max(gammainc(at, s + at), 1e-300)) - at * math.log(s + at) + s + variation
-        return constant + wealth + math.log(alpha)
-
-    high = 1.0
-    while excess(high) < 0.0:
-        high *= 2.0
-    return float(brentq(excess, 0.0, high))
+    return _limits(alpha)[np.searchsorted(_GRID, variation, side="right") - 1]
 
 
 def _bets_miss(values: np.ndarray, means: np.ndarray | float, alpha: float) -> np.ndarray:
@@ -94,7 +77,7 @@ def intervals(runs: int = 2000, rounds: int = 5000, alpha: float = 0.05) -> str:
     for law in (*_CONSTANT, *_MOVING):
         moves, batch = law in _MOVING, min(runs, 200)
         rng = np.random.default_rng(len(rows))
-        misses, widths, n_bets = np.zeros(3), np.zeros((3, len(at))), 0
+        misses, widths, n_bets = np.zeros(2), np.zeros((2, len(at))), 0
         for first in range(0, runs, batch):
             if moves:
                 means, values = adaptive.adaptive_losses(rng, law, batch, rounds)
@@ -104,34 +87,31 @@ def intervals(runs: int = 2000, rounds: int = 5000, alpha: float = 0.05) -> str:
             guesses = (0.5 + np.cumsum(values, axis=1) - values) / n
             variation = np.cumsum((values - guesses) ** 2, axis=1)
             off = np.abs(np.cumsum(means - values, axis=1))
-            for k, deviation in enumerate((largest_deviation, gamma_exponential)):
-                allowed = _running_limits(variation, alpha, deviation)
-                misses[k] += (off > allowed).any(axis=1).sum()
-                # Limits are cut to [0, 1].
-                mean = np.cumsum(values, axis=1)[:, [t - 1 for t in at]] / at
-                radius = allowed[:, [t - 1 for t in at]] / at
-                widths[k] += (np.minimum(mean + radius, 1.0) - np.maximum(mean - radius, 0.0)).sum(axis=0)
+            allowed = _running_limits(variation, alpha)
+            misses[0] += (off > allowed).any(axis=1).sum()
+            # Limits are cut to [0, 1].
+            mean = np.cumsum(values, axis=1)[:, [t - 1 for t in at]] / at
+            radius = allowed[:, [t - 1 for t in at]] / at
+            widths[0] += (np.minimum(mean + radius, 1.0) - np.maximum(mean - radius, 0.0)).sum(axis=0)
             few = values[: 60 if moves else batch]
             if not moves or not first:
-                misses[2] += _bets_miss(few, means[: len(few)] if moves else means, alpha).sum()
+                misses[1] += _bets_miss(few, means[: len(few)] if moves else means, alpha).sum()
                 n_bets += len(few)
             if not first:
                 found = [[mean_interval(x[:t], level=1.0 - alpha) for t in at] for x in values[:20]]
-                widths[2] = np.mean([[interval.upper - interval.lower for interval in each] for each in found], axis=0) * runs
-        shares = [f"{100 * misses[0] / runs:.2f} %", f"{100 * misses[1] / runs:.2f} %"]
-        bets = f"{misses[2]:.0f} of {n_bets:,}" if moves else f"{100 * misses[2] / n_bets:.2f} %"
-        each = [" / ".join(f"{widths[k, j] / runs:.3f}" for k in range(3)) for j in range(len(at))]
-        rows.append((f"{law}{', a moving mean' if moves else ''}", *shares, bets, *each))
+                widths[1] = np.mean([[interval.upper - interval.lower for interval in each] for each in found], axis=0) * runs
+        bets = f"{misses[1]:.0f} of {n_bets:,}" if moves else f"{100 * misses[1] / n_bets:.2f} %"
+        each = [" / ".join(f"{widths[k, j] / runs:.3f}" for k in range(2)) for j in range(len(at))]
+        rows.append((f"{law}{', a moving mean' if moves else ''}", f"{100 * misses[0] / runs:.2f} %", bets, *each))
     header = (
         "law",
         "running mean misses",
-        "by gamma-exponential misses",
         "one mean misses",
         *(f"widths, n = {t:,}" for t in at),
     )
     return (
-        f"{runs:,} runs of {rounds:,} queries each, 95 %; a miss is one at any time. *Running mean*: `LossInterval`; *by "
-        "gamma-exponential*: with that mixture, rho = 2, in its place; *one mean*: `mean_interval`, which is not for moving "
-        "means: there 60 runs were looked at, at five times. Widths in this order; differences are halved.\n\n"
+        f"{runs:,} runs of {rounds:,} queries each, 95 %; a miss is one at any time. *Running mean*: `LossInterval`; *one "
+        "mean*: `mean_interval`, which is not for moving means: there 60 runs were looked at, at five times. Widths in this "
+        "order; differences are halved.\n\n"
         f"{table(header, rows)}"
     )

@@ -1,6 +1,5 @@
 """Sections of `benchmarks.bounds` that check statements on thousands of streams: limits, blends, pairs, exploring."""
 
-import itertools
 import math
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -9,9 +8,7 @@ import numpy as np
 
 from benchmarks._common import table
 from online_rank import LossTracker, PerceptronRanker
-from online_rank._kernels.clicks import mixed_logits
 from online_rank.bounds.blends import blend_path_bound
-from online_rank.intervals.losses import largest_deviation
 from online_rank.rankers import growing_trees
 from tests.reference import trees_account
 from tests.reference.additive_account import Check, checks
@@ -193,78 +190,3 @@ def _of_trees(seed: int) -> list[Check]:
         return list(trees_account.checks(seed))
     finally:
         growing_trees._EVIDENCE = waits
-
-
-SCALES = {
-    "equal": lambda t, d, rng: np.zeros(d.shape[1]),
-    "a better by .05": lambda t, d, rng: np.full(d.shape[1], 0.05),
-    "drift": lambda t, d, rng: np.full(d.shape[1], 0.2 * math.sin(t / 40)),
-    "against the leader": lambda t, d, rng: -0.1 * np.sign(d[:t].sum(axis=0)),
-    "copies the last": lambda t, d, rng: 0.15 * np.sign(d[t - 1]) if t else np.zeros(d.shape[1]),
-}
-
-
-def paired() -> str:
-    """Coverage of paired intervals at every time, over 2,000 streams (statement 12)."""
-    rows = []
-    for name, mean_of in SCALES.items():
-        rng, runs, horizon = np.random.default_rng(20), 2 * STREAMS, 500
-        d, means = np.zeros((horizon, runs)), np.zeros((horizon, runs))
-        for t in range(horizon):
-            means[t] = mean_of(t, d, rng)
-            # A difference of .3 either way, with the mean that the setting asks for.
-            d[t] = np.where(rng.random(runs) < 0.5 + means[t] / 0.6, 0.3, -0.3)
-        halves = 0.5 + 0.5 * d
-        n = np.arange(1, horizon + 1)[:, None]
-        guesses = (0.5 + np.vstack([np.zeros(runs), np.cumsum(halves, axis=0)[:-1]])) / n
-        radius = 2.0 * radii(np.cumsum((halves - guesses) ** 2, axis=0), 0.025) / n
-        missed = (np.abs(np.cumsum(d - means, axis=0)) / n > radius).any(axis=0)
-        if missed.mean() > 0.05:
-            raise SystemExit(f"paired intervals miss in {missed.mean():.3f} of the streams: {name}")
-        rows.append((name, f"{runs:,}", f"{missed.mean():.4f}", f"{float(radius[-1].mean()):.3f}"))
-    return table(("differences", "streams", "ever missed (at most .05)", f"half width at n = {horizon}"), rows)
-
-
-def radii(variation: np.ndarray, alpha: float) -> np.ndarray:
-    """`largest_deviation` of many variations, from a grid of it: rounded up, since it grows with the variation."""
-    grid = np.linspace(0.0, float(variation.max()) + 0.25, 4000)
-    values = np.array([largest_deviation(float(v), alpha) for v in grid])
-    return values[np.minimum(np.searchsorted(grid, variation), len(grid) - 1)]
-
-
-def exploring() -> str:
-    """What exploring costs: expected places and discounts of `PlackettLuce`, over all rankings (statement 13)."""
-    places, discounts, worst, first = Tally(), Tally(), Tally(), Tally()
-    rankings = {m: np.array(list(itertools.permutations(range(m)))) for m in range(2, 7)}
-    for seed in seeds_for(places, discounts, worst, first):
-        rng = np.random.default_rng([21, seed])
-        m = int(rng.integers(2, 7))
-        a = float(rng.choice([1.0, 1.0, 0.75, 0.5]))
-        scores = (rng.normal(size=m), np.exp(3.0 * rng.normal(size=m)), np.arange(m) + rng.random(m) * 0.1)[seed % 3]
-        logits = np.empty(m)
-        mixed_logits(np.ascontiguousarray(scores), a, logits)
-        P = rankings[m]
-        drawn = logits[P]
-        probability = np.ones(len(P))
-        for p in range(m):
-            tail = np.exp(drawn[:, p:] - drawn[:, p:].max(axis=1, keepdims=True))
-            probability *= tail[:, 0] / tail.sum(axis=1)
-        place = np.argsort(P, axis=1) + 1
-        expected = 1.0 + (1.0 / (1.0 + np.exp(np.clip(logits[:, None] - logits[None, :], -700, 700)))).sum(axis=1) - 0.5
-        for i, e in enumerate(expected.tolist()):
-            exact = float(probability @ place[:, i])
-            places.add(seed, abs(exact - e), 1e-9, 0.0)
-            discounts.add(seed, 1.0 / math.log2(e + 1.0), float(probability @ (1.0 / np.log2(place[:, i] + 1.0))), 1.0)
-            p = 1 + int((logits > logits[i]).sum())
-            most = p + sum(1.0 / (1.0 + (q / p) ** (4.0 * a)) for q in range(p + 1, 200))
-            worst.add(seed, e, most + 1e-3, 1.0)
-            if p == 1:
-                zeta = sum(q ** (-4.0 * a) for q in range(1, 2000))
-                first.add(seed, 1.0 / zeta, float(probability @ (place[:, i] == 1)), 1.0)
-    rows = [
-        (*places.row("E place = 1 + sum over j of P(j before i), over all rankings")[:4], ""),
-        discounts.row("E D(place) >= D(E place)"),
-        worst.row("E place <= p + sum over q > p of 1 / (1 + (q/p)^(4a))"),
-        first.row("the first stays first with probability >= 1 / zeta(4a)"),
-    ]
-    return table(HEADER, rows)

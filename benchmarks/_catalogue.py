@@ -29,22 +29,7 @@ _STATEMENTS = Entry(
 _AS_SERVED = Entry("", _FILES, "40 minutes")
 
 CATALOGUE: dict[str, list[Entry]] = {
-    "additive": [
-        Entry("Processor time", "0", "1 minute", times=True),
-        Entry("Size of", "0", "1 minute"),
-        Entry(
-            "",
-            "0 to 2, and 200 to 202 for streams with a truth; 0 to 4 for the shop; AROW and AdaGrad were tuned on another one",
-            "40 minutes",
-            by="benchmarks.additive --part growth --seeds 3",
-            reason="40 minutes, and another checkout is needed",
-        ),
-    ],
-    "versions": [Entry("", "0", "20 minutes", times=True)],
-    "blend_cost": [Entry("", "7", "3 minutes", times=True)],
-    "blends": [
-        Entry("", "100", "10 minutes", by="benchmarks.blends --queries 500 --orders 1 --sets linear", reason="10 minutes")
-    ],
+    "additive": [Entry("", "0 to 4", "5 minutes")],
     "bounds": [
         Entry("Theorem 5", _NO_SEED),
         Entry("A stream on which", _NO_SEED),
@@ -54,15 +39,10 @@ CATALOGUE: dict[str, list[Entry]] = {
             "30 minutes",
             reason="half an hour, up to 10,000 documents",
         ),
-        Entry("A noisy stream", "1"),
         Entry("MQ2008, features", _FILES, "30 minutes", by="benchmarks.bounds file"),
         Entry("Every theorem", "0 to the number of streams", "30 minutes", reason="half an hour of streams"),
-        Entry("Late grades", _NO_SEED),
-        Entry("A comparator that", "0"),
-        Entry("The interval of", "the length of the name of the losses", "30 minutes", reason="half an hour of runs"),
         Entry("Intervals of", "the number of the law", "10 minutes", reason="ten minutes of runs"),
         Entry("MQ2008, one pass", _FILES),
-        Entry("What tracking costs", "0", "2 minutes", times=True),
         Entry("The loss that blends served,", "0 and 1, orders of the files", "5 minutes"),
         Entry("The batch estimator", "the documents, queries and repetition"),
         _STATEMENTS._replace(title="What certificates say without"),
@@ -71,8 +51,6 @@ CATALOGUE: dict[str, list[Entry]] = {
         Entry("What curves with trees serve", "0 to the number of streams", "4 minutes"),
         Entry("What is known before a run", "0, the first order of the files", "1 minute"),
         Entry("Why no regret", "0 and 1", "3 minutes"),
-        _STATEMENTS._replace(title="Coverage of paired"),
-        _STATEMENTS._replace(title="What exploring"),
         _AS_SERVED._replace(title="What certificates say of", by="benchmarks.bounds tightness"),
         _AS_SERVED._replace(title="Two rankers that disagree", by="benchmarks.bounds counterexample_of_blends"),
         _AS_SERVED._replace(title="Paired intervals on", by="benchmarks.bounds pairs"),
@@ -84,7 +62,7 @@ CATALOGUE: dict[str, list[Entry]] = {
             "",
             "1 and on, 7 for positions; settings of ours were chosen on 0",
             "4 hours",
-            by="benchmarks.click_logs --seeds 1 --settings 6",
+            by="benchmarks.click_logs --seeds 1",
             reason="hours of logs and settings",
         )
     ],
@@ -95,7 +73,6 @@ CATALOGUE: dict[str, list[Entry]] = {
         ),
         Entry("Position bias", "10 to 13"),
         Entry("Logs", "the fold, 500 + the fold for the users", "1 hour", reason="an hour of logs"),
-        Entry("A hundred tenants", "0 to 2", "1 hour", reason="an hour of tenants"),
         Entry("", _NO_SEED),
     ],
     "default": [
@@ -110,7 +87,6 @@ CATALOGUE: dict[str, list[Entry]] = {
     "default_cost": [Entry("", "3", "3 minutes", times=True)],
     "direct_quality": [Entry("", "0, orders as many as passes", "10 minutes")],
     "direct_ranker": [
-        Entry("What a query costs", "0", times=True),
         Entry("Sensitivity", "the number of the world", "30 minutes", reason="half an hour of networks"),
         Entry("", "the number of the world, or of the order"),
     ],
@@ -119,19 +95,18 @@ CATALOGUE: dict[str, list[Entry]] = {
     "distributed_mq2008": [Entry("", "orders 0 to 9", "10 minutes")],
     "packages": [Entry("", _NO_SEED, "1 minute")],
     "ebm": [Entry("", "0", "5 minutes", reason="an environment with InterpretML is needed")],
-    "drift": [Entry("", "0 to 2", "10 minutes", by="benchmarks.drift --seeds 3", reason="rows of another checkout")],
+    "drift": [Entry("", "0 to 2", "4 minutes")],
     "exploring": [
         Entry("Budget", "73, 1 for few documents", "5 minutes"),
-        Entry("A shop", "0 to 4", "5 minutes", reason="5 minutes"),
         Entry("Wrong", "0 to 199", "5 minutes", reason="200 runs"),
-        Entry("Gains", "0 to 9; 100 to 107 for choosing", "20 minutes", reason="60 runs"),
-        Entry("", "0 to 4", "10 minutes", reason="10 minutes"),
+        Entry("", "0 to 9; 100 to 107 for choosing", "20 minutes", reason="60 runs"),
     ],
     "exports": [
         Entry("What a query takes", "0", "2 minutes", times=True),
         Entry("Curves as trees", f"{_FILES}; 300 and 301 for streams", "5 minutes"),
         Entry("A shop", "0 to 4", "2 minutes"),
         Entry("Held-out queries", "0 to learn, 1 held out", "20 minutes", reason="20 minutes of engines"),
+        Entry("What a model takes", "0", "10 minutes", times=True),
         Entry(
             "",
             _FILES,
@@ -140,25 +115,13 @@ CATALOGUE: dict[str, list[Entry]] = {
             reason="40 minutes; the first models are made again",
         ),
     ],
-    "files": [Entry("", "0", "10 minutes", times=True)],
-    "history": [
-        Entry("A feed", "0 to 4; nothing was chosen on them", "5 minutes"),
-        Entry("Memory", "0", "2 minutes", reason="memory and time of a process"),
-    ],
+    "history": [Entry("", "0 to 4; nothing was chosen on them", "5 minutes")],
     "hybrid": [
-        Entry("Certificate", "0 to 999"),
         Entry("Strength of the beginning", "0 and on", "20 minutes", reason="20 minutes of streams"),
         Entry("From clicks", "0 and on", "2 hours", reason="hours of streams"),
         Entry("Lists in random order", "0 and on; of users 50 and on", "30 minutes", reason="half an hour of logs"),
-        Entry("Cost compared with ranx", "0", "2 minutes", times=True),
-        Entry("Before any", "0 and on", "10 minutes"),
         Entry("Which rule", "10 to 15", "3 minutes"),
-        Entry("How much of the prior", "100 and on", "15 minutes", reason="15 minutes of streams"),
-        Entry("Compared with ranx", "orders from 0", "30 minutes", reason="half an hour, most of it the grids of ranx"),
         Entry("", "orders and streams from 0", "10 minutes"),
-    ],
-    "images": [
-        Entry("", "0 to 2", "2 hours", reason="hours of networks, and torch, whose last digits depend on the processor")
     ],
     "interactions": [
         Entry("Processor time", "0", "3 minutes", times=True),
@@ -174,37 +137,29 @@ CATALOGUE: dict[str, list[Entry]] = {
     "judgements": [
         Entry("", "0 to 4", "20 minutes", by="benchmarks.judgements --users ubm --seeds 1", reason="20 minutes of logs")
     ],
-    "latency": [Entry("", "0", "5 minutes", reason="it needs another checkout", times=True)],
     "learners": [
         Entry("Several learners of one stream, simulated: curves", "0 and 1", "1 hour", reason="an hour of models"),
         Entry("Several learners of one stream, simulated: default", "0", "1 hour", reason="an hour of models"),
         Entry("Two learners", "0", "20 minutes", times=True),
         Entry("What an exchange", "0", "1 minute", times=True),
     ],
-    "leaving": [Entry("", "0", "20 minutes", times=True)],
-    "lifting": [Entry("", "0", "3 minutes", times=True)],
     "live": [
         Entry(
             "", "0 to 4", "1 hour", by="benchmarks.live --part shop --seeds 1 --lists 1000", reason="an hour of simulated users"
         )
     ],
     "log": [Entry("", "0", "10 minutes", times=True)],
-    "metrics": [Entry("", "0", "5 minutes", times=True)],
     "own_measures": [
         Entry("", "1 to 4; seeds of streams are 100 more, of files they order the queries", "20 minutes", reason="20 minutes")
     ],
     "missing": [Entry("", "0 to 4", "2 minutes")],
-    "nightly": [Entry("", "1", "7 minutes", reason="7 minutes, most of it boosted trees, night by night")],
+    "nightly": [Entry("", "1 to 3", "7 minutes", reason="7 minutes, most of it boosted trees, night by night")],
     "online_peers": [Entry("", "orders 0 to 4, which draw the pairs too", "3 minutes")],
     "portable": [Entry("", "1", "20 minutes", reason="it needs kernels of three targets and a Python for aarch64")],
     "quality": [Entry("", "orders 0 to 4", "3 minutes")],
-    "scaling": [
-        Entry(
-            "", "0", "20 minutes", by="benchmarks.scaling --repetitions 1", reason="20 minutes of five repetitions", times=True
-        )
-    ],
+    "scaling": [Entry("", "0", "5 minutes", times=True)],
     "serving": [Entry("", "0", "1 hour", times=True)],
-    "signs": [Entry("", "0 to 39, bounds 0 to 999", "2 minutes")],
+    "signs": [Entry("", "0 to 39", "2 minutes")],
     "sparse": [
         Entry(
             "",
@@ -223,7 +178,6 @@ CATALOGUE: dict[str, list[Entry]] = {
     "words": [
         Entry("Titles", "0 to 4", "3 minutes", by="benchmarks.words --part quality --seeds 1"),
         Entry("Levels", "0 to 4", "3 minutes", by="benchmarks.words --part levels --seeds 1"),
-        Entry("Behind", "0", "4 minutes", times=True),
         Entry("100,000", "0", "3 minutes", reason="memory and times of a long stream"),
         Entry("", "0 to 4", "12 minutes", by="benchmarks.words --part levels --seeds 1"),
     ],
@@ -233,7 +187,6 @@ CATALOGUE: dict[str, list[Entry]] = {
         Entry("Tastes", "0 to 4", "5 minutes"),
         Entry("", "orders 0 to 2; runs 0 to 9", "10 minutes", reason="vectors of two dictionaries are needed"),
     ],
-    "weblike": [Entry("", "0 to 3; 0 and 1 for 4,000 queries", "15 minutes")],
     "year": [Entry("", "1000 + the day, 1 for the world", "2 hours", reason="hours of training, night by night")],
 }
 

@@ -1,16 +1,15 @@
 """MQ2008 as users of click rankers meet it, and how good a ranking is."""
 
 import functools
-import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks._data import queries_of as each
 from online_rank import read
 from online_rank.metrics import NDCG
-from online_rank.query import query_offsets
 from online_rank.stream import Documents
 
 #: Discount of what is shown, for each impression.
@@ -28,18 +27,14 @@ def parts(folder: Path) -> list[Documents]:
 
 def queries_of(blocks: Sequence[Documents], relevant: bool = False) -> Queries:
     """The queries of blocks; only those with a relevant document, if `relevant`."""
-    found = []
-    for block in blocks:
-        for start, stop in itertools.pairwise(query_offsets(block.qid, len(block.y))):
-            if not relevant or block.y[start:stop].any():
-                found.append((np.ascontiguousarray(block.X[start:stop]), block.y[start:stop]))
-    return found
+    found = [query for block in blocks for query in each(*block[:3])]
+    return [(X, y) for X, y in found if y.any()] if relevant else found
 
 
-def ndcg_shown(y: np.ndarray, order: Sequence[int]) -> float:
-    """NDCG@10 of a list; 0 for a query without a relevant document."""
-    gains, discounts = 2.0**y - 1.0, 1.0 / np.log2(np.arange(2, K + 2))
-    best = np.sort(gains)[::-1][:K]
+def ndcg_shown(y: np.ndarray, order: Sequence[int], k: int = K) -> float:
+    """NDCG@k of a list; 0 for a query without a relevant document."""
+    gains, discounts = 2.0**y - 1.0, 1.0 / np.log2(np.arange(2, k + 2))
+    best = np.sort(gains)[::-1][:k]
     ideal = float(best @ discounts[: len(best)])
     return float(gains[list(order)] @ discounts[: len(order)]) / ideal if ideal > 0.0 else 0.0
 

@@ -31,8 +31,6 @@ class Contestant(NamedTuple):
     remark: str = ""
     module: str = "online_rank"
     """What must be importable."""
-    is_peer: bool = False
-    """Whether it is an online learner that is not ours."""
     timed: int = 1_000_000
     """The most queries that are timed: it is slow."""
     learned: int = 1_000_000
@@ -49,41 +47,12 @@ class Contestant(NamedTuple):
 # The limits: what it costs to look at the features, without learning anything.
 
 
-def one_product(dtype: type) -> Callable[[Queries], Pass]:
+def one_product(data: Queries) -> Pass:
     """X @ w of the whole block at once."""
-
-    def prepare(data: Queries) -> Pass:
-        X = data.X.astype(dtype, copy=False)
-        w = np.linspace(-1, 1, X.shape[1]).astype(dtype)
-
-        def run() -> None:
-            X @ w
-
-        return run
-
-    return prepare
-
-
-def product_each(data: Queries) -> Pass:
-    """X @ w of one query after the other."""
-    queries = data.queries()
     w = np.linspace(-1, 1, data.X.shape[1])
 
     def run() -> None:
-        for X, _ in queries:
-            X @ w
-
-    return run
-
-
-def two_products(data: Queries) -> Pass:
-    """Scores, then a gradient, as numpy code for a linear ranker cannot do without."""
-    queries = data.queries()
-    w = np.linspace(-1, 1, data.X.shape[1])
-
-    def run() -> None:
-        for X, _ in queries:
-            (X @ w) @ X
+        data.X @ w
 
     return run
 
@@ -91,13 +60,13 @@ def two_products(data: Queries) -> Pass:
 # This package.
 
 
-def learn_many(make: Callable[[], Ranker], dtype: type = np.float64) -> Callable[[Queries], Pass]:
+def learn_many(make: Callable[[], Ranker]) -> Callable[[Queries], Pass]:
     def prepare(data: Queries) -> Pass:
-        X, qid = data.X.astype(dtype, copy=False), data.qid
+        qid = data.qid
 
         def run() -> Score:
             model = make()
-            model.learn_many(X, data.y, qid)
+            model.learn_many(data.X, data.y, qid)
             return model.predict_many
 
         return run
@@ -113,18 +82,6 @@ def learn_one(data: Queries) -> Pass:
         for X, y in queries:
             model.learn_one(X, y)
         return model.predict_many
-
-    return run
-
-
-def predict_one(data: Queries) -> Pass:
-    queries = data.queries()
-    model = PerceptronRanker()
-    model.learn_one(*queries[0])
-
-    def run() -> None:
-        for X, _ in queries:
-            model.predict_one(X)
 
     return run
 
@@ -272,38 +229,26 @@ def adagrad() -> Ranker:
     return GradientRanker(optimizer="adagrad")
 
 
-LIMIT, LIMIT_32 = "X @ w, the whole block at once", "X @ w, float32"
-PRODUCT, TWO_PRODUCTS = "numpy X @ w, a query at a time", "numpy X @ w and s @ X, a query at a time"
-DEFAULT = "PerceptronRanker(), learn_many"
-SPREAD, SPREAD_32 = "PerceptronRanker(credit='spread'), learn_many", "PerceptronRanker(credit='spread'), learn_many, float32"
-ARGMAX, ARGMAX_32 = "PerceptronRanker(credit='argmax'), learn_many", "PerceptronRanker(credit='argmax'), learn_many, float32"
-LEARN_ONE, PREDICT_ONE = "PerceptronRanker(), learn_one", "PerceptronRanker(), predict_one"
-RIVER = "river LogisticRegression, learn_one, 120 pairs"
+LIMIT = "X @ w, the whole block at once"
 
 VW_REMARK = "from its cache; cost 4 - grade"
 BATCH = f"batch, {TREES} trees"
 
 CONTESTANTS = [
-    Contestant(LIMIT, one_product(np.float64), "the limit"),
-    Contestant(LIMIT_32, one_product(np.float32), "the limit"),
-    Contestant(PRODUCT, product_each, "a Python loop"),
-    Contestant(TWO_PRODUCTS, two_products, "a Python loop"),
-    Contestant(ARGMAX, learn_many(argmax)),
-    Contestant(ARGMAX_32, learn_many(argmax, np.float32)),
-    Contestant(SPREAD, learn_many(spread)),
-    Contestant(SPREAD_32, learn_many(spread, np.float32)),
-    Contestant(DEFAULT, learn_many(PerceptronRanker), "adaptive"),
-    Contestant(LEARN_ONE, learn_one, "a Python loop"),
-    Contestant(PREDICT_ONE, predict_one, "a Python loop"),
+    Contestant(LIMIT, one_product, "the limit"),
+    Contestant("PerceptronRanker(credit='argmax'), learn_many", learn_many(argmax)),
+    Contestant("PerceptronRanker(credit='spread'), learn_many", learn_many(spread)),
+    Contestant("PerceptronRanker(), learn_many", learn_many(PerceptronRanker), "adaptive"),
+    Contestant("PerceptronRanker(), learn_one", learn_one, "a Python loop"),
     Contestant("StreamScaler() \\| PerceptronRanker(), learn_many", learn_many(scaled_perceptron)),
     Contestant("GradientRanker(), learn_many", learn_many(GradientRanker)),
     Contestant("GradientRanker(optimizer='adagrad'), learn_many", learn_many(adagrad)),
     Contestant("DirectRanker(), learn_many", learn_many(direct_ranker), "a network", "online_rank.rankers.direct"),
-    Contestant(RIVER, river_dicts, "dicts", "river", True, timed=100),
-    Contestant("river LogisticRegression, learn_many, 120 pairs", river_frames, "frames", "pandas", True, 400),
-    Contestant("scikit-learn SGDClassifier, partial_fit, 120 pairs", scikit_learn, "log loss", "sklearn", True, 400),
-    Contestant("Vowpal Wabbit --csoaa_ldf m", vowpal_wabbit("--csoaa_ldf m"), VW_REMARK, "vowpalwabbit", True),
-    Contestant("Vowpal Wabbit --wap_ldf m", vowpal_wabbit("--wap_ldf m"), VW_REMARK, "vowpalwabbit", True, 20, 300),
+    Contestant("river LogisticRegression, learn_one, 120 pairs", river_dicts, "dicts", "river", timed=100),
+    Contestant("river LogisticRegression, learn_many, 120 pairs", river_frames, "frames", "pandas", 400),
+    Contestant("scikit-learn SGDClassifier, partial_fit, 120 pairs", scikit_learn, "log loss", "sklearn", 400),
+    Contestant("Vowpal Wabbit --csoaa_ldf m", vowpal_wabbit("--csoaa_ldf m"), VW_REMARK, "vowpalwabbit"),
+    Contestant("Vowpal Wabbit --wap_ldf m", vowpal_wabbit("--wap_ldf m"), VW_REMARK, "vowpalwabbit", 20, 300),
     Contestant("LightGBM lambdarank", lightgbm, BATCH, "lightgbm", streams=1),
     Contestant("XGBoost rank:ndcg", xgboost, BATCH, "xgboost", streams=1),
 ]  # fmt: skip

@@ -100,6 +100,11 @@ def offsets_of(block: Documents) -> np.ndarray:
     return query_offsets(block.qid, len(block.y))
 
 
+def queries_of(X: np.ndarray, y: np.ndarray, qid: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    """(X, y) of each query of a block."""
+    return [(X[a:b], y[a:b]) for a, b in itertools.pairwise(query_offsets(qid, len(y)).tolist())]
+
+
 def shuffled(block: Documents, seed: int) -> Triple:
     """X, y and qid of the block with its queries in random order."""
     offsets = offsets_of(block)

@@ -3,15 +3,14 @@
 Each is cut into parts to learn from and held-out parts to rank then, as lists of queries.
 """
 
-import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
-from benchmarks._data import LIGHTGBM, MQ2008, data_folder, folds, offsets_of
+from benchmarks._data import LIGHTGBM, MQ2008, data_folder, folds, queries_of
 from benchmarks._zipf import ZipfText
-from online_rank.stream import Documents, WebLike
+from online_rank.stream import WebLike
 from online_rank.stream.synth import Drifting
 
 Query = tuple[Any, np.ndarray]
@@ -39,12 +38,12 @@ def _mq2008(n_queries: int, order: int) -> Iterator[Part]:
     """The part of each fold that it neither trains nor tests on."""
     for fold in folds(data_folder() / MQ2008):
         if fold.validation is not None:
-            yield _queries_of(fold.train), _queries_of(fold.validation)
+            yield queries_of(*fold.train[:3]), queries_of(*fold.validation[:3])
 
 
 def _lightgbm(n_queries: int, order: int) -> Iterator[Part]:
     """Five-fold cross-validation within the training part."""
-    queries = _queries_of(next(folds(data_folder() / LIGHTGBM)).train)
+    queries = queries_of(*next(folds(data_folder() / LIGHTGBM)).train[:3])
     part = np.random.default_rng(order).permutation(len(queries)) % 5
     for i in range(5):
         yield (
@@ -85,7 +84,3 @@ _OTHERS: dict[str, Callable[[int, int], Iterator[Part]]] = {
     "drifting": _drifting,
 }
 STREAMS = ("mq2008", "lightgbm", *SYNTHETIC, "yeast", "text", "drifting")
-
-
-def _queries_of(block: Documents) -> list[Query]:
-    return [(block.X[a:b], block.y[a:b]) for a, b in itertools.pairwise(offsets_of(block).tolist())]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks._http import Client, Server, bodies
+from benchmarks._http import Server, asked, bodies, rank_and_learn
 from benchmarks._other import root_of
 
 #: Documents and features of a query, and clients at a time.
@@ -34,35 +34,13 @@ class Cost(NamedTuple):
     taken: np.ndarray
 
 
-async def _asked(port: int, queries: list[tuple[bytes, bytes]], first: int, n: int) -> np.ndarray:
-    """Seconds until each answer, shape (n, 2), of clients that rank a query and send its grades in turn."""
-    found: list[list[float]] = []
-    clock = asyncio.get_running_loop().time
-
-    async def one(numbers: range) -> None:
-        client = await Client.connect(port)
-        for t in numbers:
-            seconds = []
-            for path, body in zip(_PATHS, queries[t % len(queries)], strict=True):
-                request, started = body.replace(b'"ID"', b"%d" % t, 1), clock()
-                status, answer = await client.post(path, request)
-                seconds.append(clock() - started)
-                if status != 200:
-                    raise SystemExit(f"{path}: {status} {answer[:200]!r}")
-            found.append(seconds)
-        client.close()
-
-    await asyncio.gather(*(one(range(first + k, first + n, CLIENTS)) for k in range(CLIENTS)))
-    return np.array(found)
-
-
 def costs(other: Path | None, turns: int, n: int) -> dict[str, list[Cost]]:
     """What each server takes in each turn, by its name: all servers get the same requests, in turns.
 
     The servers are a bare handler, this version without and with a folder, and, if there is an `other` version, that version
     twice: the second shows how far two runs of one version differ.
     """
-    queries = bodies(100, m=SHAPE[0], d=SHAPE[1])
+    queries = rank_and_learn(bodies(100, m=SHAPE[0], d=SHAPE[1]))
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as running:
         servers = {"bare": running.enter_context(Server(bare=True))}
         for name, where in (("no folder", None), ("folder", f"{folder}/now")):
@@ -76,7 +54,7 @@ def costs(other: Path | None, turns: int, n: int) -> dict[str, list[Cost]]:
             for name in [*servers][:: 1 if turn % 2 else -1]:
                 server = servers[name]
                 begun = server.processor_seconds()
-                taken = asyncio.run(_asked(server.port, queries, (turn + _FIRST) * n, n))
+                taken = asyncio.run(asked(server.port, queries, CLIENTS, first=(turn + _FIRST) * n, n=n))
                 if turn >= 0:
                     found[name].append(Cost((server.processor_seconds() - begun) / n, taken))
     return found

@@ -1,6 +1,7 @@
 """What one query takes: in models, in their exports, and in LightGBM's trees by three programs."""
 
 import ctypes
+import importlib.util
 import subprocess
 import tempfile
 import time
@@ -15,12 +16,16 @@ from online_rank import AdditiveRanker, BlendRanker
 from online_rank.export import export
 
 _MODELS: dict[str, Callable[[], Any]] = {
+    "AdditiveRanker(relative=False, trees=0)": lambda: AdditiveRanker(relative=False, trees=0),
     "AdditiveRanker(relative=False)": lambda: AdditiveRanker(relative=False),
+    "AdditiveRanker(trees=0)": lambda: AdditiveRanker(trees=0),
     "AdditiveRanker()": AdditiveRanker,
     "BlendRanker(relative=False)": lambda: BlendRanker(relative=False),
     "BlendRanker()": BlendRanker,
 }
-_M, _D, _ROUNDS, _TREES = 150, 136, 3, 300
+#: Documents and features of a query; rounds of turns; LightGBM's trees.
+_SIZES, _ROUNDS, _TREES = ((20, 46), (120, 136), (150, 136)), 3, 300
+_LEARNED = 300
 
 
 def compiled(header: str, folder: Path, d: int, options: tuple[str, ...] = ("-O1",)) -> Callable[[np.ndarray], np.ndarray]:
@@ -40,46 +45,53 @@ def compiled(header: str, folder: Path, d: int, options: tuple[str, ...] = ("-O1
     return scores
 
 
+def _drawn(rng: np.random.Generator, n: int, d: int) -> np.ndarray:
+    X = rng.normal(size=(n, d))
+    X[:, ::3] = np.exp(2.0 * X[:, ::3])
+    X[:, 1::5] = np.floor(3.0 * np.abs(X[:, 1::5]))
+    return X
+
+
+def _graded(rng: np.random.Generator, n: int, d: int) -> tuple[np.ndarray, np.ndarray]:
+    """Documents whose grade is a curve of one feature, a curve of another, and a product of two."""
+    X = _drawn(rng, n, d)
+    signal = np.sin(X[:, 1]) + np.log(X[:, 0]) + 2.0 * (X[:, 2] > 0.0) * (X[:, 4] > 0.0)
+    return X, np.digitize(signal + rng.normal(size=n), [0.5, 1.5])
+
+
 def show_times(_: Any) -> str:
-    """Microseconds of one query of 150 documents and 136 features."""
-    rng, rows = np.random.default_rng(0), []
-
-    def drawn(n: int) -> np.ndarray:
-        X = rng.normal(size=(n, _D))
-        X[:, ::3] = np.exp(2.0 * X[:, ::3])
-        X[:, 1::5] = np.floor(3.0 * np.abs(X[:, 1::5]))
-        return X
-
-    def graded(n: int) -> tuple[np.ndarray, np.ndarray]:
-        X = drawn(n)
-        return X, np.digitize(np.sin(X[:, 1]) + np.log(X[:, 0]) + rng.normal(size=n), [0.5, 1.5])
-
-    # Other queries each time: models keep what they computed of the last one.
-    asked = [drawn(_M) for _ in range(100)]
-    for name, make in _MODELS.items():
-        model = make()
-        for _ in range(60):
-            model.learn_one(*graded(40))
-        with tempfile.TemporaryDirectory() as folder:
-            calls: dict[str, Callable[[np.ndarray], Any]] = {
-                "its array call": model.predict_one,
-                "C": compiled(export(model, "c", name="model"), Path(folder), _D, ("-O3", "-march=native")),
-                "ONNX": _onnx(export(model, "onnx")),
-            }
-            taken = _medians(calls, asked)
-        own = taken["its array call"]
-        rows.append((name, f"{own:.0f}", *(f"{taken[call]:.0f} ({taken[call] / own:.2f})" for call in ("C", "ONNX"))))
-    X, y = graded(60 * 40)
-    return f"""Microseconds of the processor of one query of {_M} documents and {_D} features, the least of the medians of
+    """Microseconds of one query, for several sizes."""
+    rows = []
+    for d in sorted({d for _, d in _SIZES}):
+        for name, make in _MODELS.items():
+            rng, model = np.random.default_rng(0), make()
+            for _query in range(_LEARNED):
+                model.learn_one(*_graded(rng, 40, d))
+            with tempfile.TemporaryDirectory() as folder:
+                calls: dict[str, Callable[[np.ndarray], Any]] = {
+                    "its array call": model.predict_one,
+                    "C": compiled(export(model, "c", name="model"), Path(folder), d, ("-O3", "-march=native")),
+                    "ONNX": _onnx(export(model, "onnx")),
+                }
+                for m in (m for m, own in _SIZES if own == d):
+                    # Other queries each time: models keep what they computed of the last one.
+                    taken = _medians(calls, [_drawn(rng, m, d) for _ in range(100)])
+                    own = taken["its array call"]
+                    ratios = (f"{taken[call]:.0f} ({taken[call] / own:.2f})" for call in ("C", "ONNX"))
+                    rows.append((f"{m} x {d}", name, f"{own:.0f}", *ratios))
+    m, d = _SIZES[-1]
+    rng = np.random.default_rng(0)
+    others = _medians(_lightgbm(*_graded(rng, 60 * 40, d), m), [_drawn(rng, m, d) for _ in range(100)])
+    return f"""Microseconds of the processor of one query, after {_LEARNED} of 40 documents, the least of the medians of
 {_ROUNDS} turns; in parentheses the ratio to the array call. C is compiled with `-O3 -march=native`; programs have one thread.
 
-{table(("model", *calls), rows)}
+{table(("documents x features", "model", *calls), sorted(rows, key=lambda row: int(row[0].split()[0])))}
 
-LightGBM's trees, {_TREES} with 31 leaves, for the same documents:
+LightGBM's trees, {_TREES} with 31 leaves, for {m} documents of {d} features, by the programs that are installed:
 
-{table(("program", "microseconds"), [(name, f"{value:.0f}") for name, value in _medians(_lightgbm(X, y), asked).items()])}
+{table(("program", "microseconds"), [(name, f"{value:.0f}") for name, value in others.items()])}
 
-{environment("onnxruntime", "lightgbm", "treelite", "tl2cgen")}"""
+{environment("onnxruntime", "lightgbm", *(name for name in ("treelite", "tl2cgen") if importlib.util.find_spec(name)))}"""
 
 
 def _medians(calls: dict[str, Callable[[np.ndarray], Any]], asked: list[np.ndarray]) -> dict[str, float]:
@@ -105,18 +117,16 @@ def _onnx(data: Any) -> Callable[[np.ndarray], Any]:
     return lambda X: session.run(None, {session.get_inputs()[0].name: X})
 
 
-def _lightgbm(X: np.ndarray, y: np.ndarray) -> dict[str, Callable[[np.ndarray], Any]]:
-    """LightGBM's trees by its own C API, by ONNX Runtime, and compiled by Treelite's TL2cgen."""
+def _lightgbm(X: np.ndarray, y: np.ndarray, m: int) -> dict[str, Callable[[np.ndarray], Any]]:
+    """LightGBM's trees for m documents by its own C API, by ONNX Runtime, and compiled by Treelite's TL2cgen."""
     import lightgbm
-    import tl2cgen
-    import treelite
 
     booster = lightgbm.train(
         {"objective": "lambdarank", "verbose": -1, "num_threads": 1},
         lightgbm.Dataset(X, y, group=[40] * (len(X) // 40)),
         _TREES,
     )
-    library, size, scores = lightgbm.basic._LIB, ctypes.c_int64(), np.empty(_M)
+    library, size, scores = lightgbm.basic._LIB, ctypes.c_int64(), np.empty(m)
     raw, float64 = 1, 1
 
     def by_api(X: np.ndarray) -> None:
@@ -125,18 +135,24 @@ def _lightgbm(X: np.ndarray, y: np.ndarray) -> dict[str, Callable[[np.ndarray], 
             raw, 0, -1, b"num_threads=1", ctypes.byref(size), ctypes.c_void_p(scores.ctypes.data),
         )  # fmt: skip
 
+    calls = {"LightGBM's C API": by_api, "ONNX Runtime": _onnx(_as_onnx(booster.dump_model(), X.shape[1]))}
+    if importlib.util.find_spec("tl2cgen"):
+        calls["Treelite (TL2cgen)"] = _by_treelite(booster)
+    return calls
+
+
+def _by_treelite(booster: Any) -> Callable[[np.ndarray], Any]:
+    import tl2cgen
+    import treelite
+
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/trees.so"
         tl2cgen.export_lib(treelite.frontend.from_lightgbm(booster), toolchain="gcc", libpath=path)
         predictor = tl2cgen.Predictor(path, nthread=1)
-    return {
-        "LightGBM's C API": by_api,
-        "ONNX Runtime": _onnx(_as_onnx(booster.dump_model())),
-        "Treelite (TL2cgen)": lambda X: predictor.predict(tl2cgen.DMatrix(X)),
-    }
+    return lambda X: predictor.predict(tl2cgen.DMatrix(X))
 
 
-def _as_onnx(model: dict[str, Any]) -> bytes:
+def _as_onnx(model: dict[str, Any], d: int) -> bytes:
     """LightGBM's trees as the operator of ensembles, in float64."""
     from onnx import TensorProto, helper, numpy_helper
 
@@ -171,7 +187,7 @@ def _as_onnx(model: dict[str, Any]) -> bytes:
         target_ids=[0] * len(leaves),
         target_weights_as_tensor=numpy_helper.from_array(np.array([value for *_, value in leaves])),
     )  # fmt: skip
-    ends = (("features", TensorProto.DOUBLE, _D), ("scores", TensorProto.FLOAT, 1))
+    ends = (("features", TensorProto.DOUBLE, d), ("scores", TensorProto.FLOAT, 1))
     inputs, outputs = ([helper.make_tensor_value_info(name, kind, ["n", width])] for name, kind, width in ends)
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
     graph = helper.make_graph([node], "trees", inputs, outputs)

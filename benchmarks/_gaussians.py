@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from online_rank import arguments
 from online_rank.stream.synth import SyntheticStream, world_of
 
 
@@ -47,10 +46,6 @@ class GradedGaussians(SyntheticStream):
         seed: int = 0,
         world_seed: int = 0,
     ):
-        arguments.integer("n_queries", n_queries, 0, optional=True)
-        arguments.integer("n_grades", n_grades, 1)
-        arguments.integer("n_features", n_features, 1)
-        arguments.number("label_noise", label_noise, 0.0)
         self.n_queries = n_queries
         self.n_grades = n_grades
         self.n_features = n_features

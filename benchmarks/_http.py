@@ -2,14 +2,16 @@
 
 import asyncio
 import contextlib
+import itertools
 import json
+import math
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
@@ -17,7 +19,6 @@ import numpy as np
 
 from benchmarks._timing import megabytes
 
-CONNECTIONS = 32
 JSON = "application/json"
 
 _BARE = """
@@ -61,8 +62,6 @@ class Server:
         The checkout whose code it runs; None for this one.
     options
         Further options of `serve`.
-    preload
-        A library that is loaded before all others.
     python
         The interpreter that runs it; None for this one.
     port
@@ -75,7 +74,6 @@ class Server:
         bare: bool = False,
         root: Path | None = None,
         options: Sequence[str] = (),
-        preload: Path | None = None,
         python: Path | None = None,
         port: int | None = None,
     ) -> None:
@@ -87,8 +85,6 @@ class Server:
         environment = dict(os.environ)
         if root is not None:
             environment["PYTHONPATH"] = str(root)
-        if preload is not None:
-            environment["LD_PRELOAD"] = str(preload)
         self.process = subprocess.Popen(command, stderr=subprocess.DEVNULL, env=environment, cwd=root)
         connectable(self.port)
 
@@ -153,41 +149,44 @@ class Client:
         self._writer.close()
 
 
-async def load(
-    port: int, seconds: float, requests: Callable[[int], Iterator[tuple[str, bytes]]], n_connections: int = CONNECTIONS
-) -> list[float]:
-    """Seconds that each answer took, with all connections busy for `seconds`."""
-    taken: list[float] = []
-    end = time.perf_counter() + seconds
+async def asked(
+    port: int,
+    queries: Sequence[Sequence[tuple[str, bytes]]],
+    n_clients: int,
+    *,
+    first: int,
+    n: int | None = None,
+    seconds: float = math.inf,
+    kind: str = JSON,
+) -> np.ndarray:
+    """Seconds until each answer, shape (asked queries, requests of a query).
 
-    async def one(number: int) -> None:
+    Clients, each with one connection, take the queries from number `first` on: `n` of them, or as many as they begin within
+    some seconds. A query is the paths and bodies of its requests, of which each is sent when the one before is answered.
+    """
+    numbers = iter(itertools.count(first) if n is None else range(first, first + n))
+    clock, taken = asyncio.get_running_loop().time, list[list[float]]()
+    end = clock() + seconds
+
+    async def one() -> None:
         client = await Client.connect(port)
-        for path, body in requests(number):
-            started = time.perf_counter()
-            if started > end:
+        for t in numbers:
+            if clock() > end:
                 break
-            status, answer = await client.post(path, body)
-            if status != 200:
-                raise SystemExit(f"{path}: {status} {answer[:200]!r}")
-            taken.append(time.perf_counter() - started)
+            took = []
+            for path, body in queries[t % len(queries)]:
+                started = clock()
+                status, answer = await client.post(path, body.replace(b'"ID"', b'"%d"' % t, 1), kind)
+                took.append(clock() - started)
+                if status != 200:
+                    raise SystemExit(f"{path}: {status} {answer[:200]!r}")
+            taken.append(took)
         client.close()
 
-    await asyncio.gather(*(one(number) for number in range(n_connections)))
-    return taken
+    await asyncio.gather(*(one() for _ in range(n_clients)))
+    return np.array(taken)
 
 
-def ranking(
-    queries: list[tuple[bytes, bytes]], learn: bool, first: int, n_connections: int = CONNECTIONS
-) -> Callable[[int], Iterator[tuple[str, bytes]]]:
-    """Requests of one connection, with ids that no other has."""
-
-    def requests(number: int) -> Iterator[tuple[str, bytes]]:
-        t = first + number
-        while True:
-            rank, grades = queries[t % len(queries)]
-            yield "/rank", rank.replace(b'"ID"', b"%d" % t, 1)
-            if learn:
-                yield "/learn", grades.replace(b'"ID"', b"%d" % t, 1)
-            t += n_connections
-
-    return requests
+def rank_and_learn(queries: Sequence[tuple[bytes, bytes]]) -> list[list[tuple[str, bytes]]]:
+    """For `asked`: each query is ranked, then graded."""
+    return [[("/rank", rank), ("/learn", grades)] for rank, grades in queries]

@@ -8,8 +8,7 @@ import numpy as np
 
 from benchmarks._common import table
 from benchmarks._fusion_streams import fusion_stream
-from benchmarks._simulation import Learner, beginner, chance, queries_in_one, swap_rounds, tables
-from online_rank import Impression, RunFeatures, SwapRanker
+from online_rank import Impression, PlackettLuce, RunFeatures, SwapRanker
 from online_rank.evaluate import Spread
 from online_rank.rankers.rules import FAST_SWAP_BEGINNING, SWAP_BEGINNING
 from online_rank.stream.clicks import CascadeUser, User, user
@@ -66,9 +65,9 @@ def visitor(name: str, best: int, seed: int) -> User:
     return user(name, max_grade=best, seed=seed)
 
 
-def begun(d: int, strength: float = STRENGTH, wealth: float = WEALTH) -> Learner:
+def begun(d: int, run: int, strength: float = STRENGTH, wealth: float = WEALTH) -> SwapRanker:
     """A `SwapRanker` that begins with the sum of all features."""
-    return beginner(d, wealth, np.ones(d), strength)
+    return SwapRanker.from_weights(np.ones(d), strength=strength, wealth=wealth, policy=PlackettLuce(10, seed=run))
 
 
 def greedy(queries: Sequence[Prepared], weights: np.ndarray) -> np.ndarray:
@@ -77,26 +76,26 @@ def greedy(queries: Sequence[Prepared], weights: np.ndarray) -> np.ndarray:
 
 
 def courses(
-    learners: Sequence[tuple[Learner, float]],
+    learners: Sequence[SwapRanker],
     name: str,
     queries: Sequence[Prepared],
     today: np.ndarray,
     run: int,
     impressions: int = MARKS[-1],
 ) -> list[Course]:
-    """Learners, with the wealth of each, show ten documents and learn from the same users; `today` is the NDCG@10 to beat."""
-    best = max(int(query.y.max()) for query in queries)
-    block = queries_in_one([(query.X, query.y) for query in queries])._replace(ideal=np.array([q.ideal for q in queries]))
+    """Learners show ten documents and learn from the same users; `today` is the NDCG@10 to beat."""
     drawn = np.random.default_rng(1000 + run).integers(len(queries), size=impressions)
-    who, found = visitor(name, best, 50 + run), []
-    draws, of_user = chance(block, drawn, who, run, counted=True), tables(who, best + 1)
-    for learner, wealth in learners:
-        shown, after, first = np.empty(impressions), [], 0
-        for mark in (*(m for m in MARKS if m < impressions), impressions):
-            swap_rounds(block, draws, *of_user, True, wealth, learner, first, mark, shown)
-            after.append(greedy(queries, learner.w))
-            first = mark
-        found.append(Course(shown[:FIRST] - today[drawn[:FIRST]], np.array(after)))
+    who, found = visitor(name, max(int(query.y.max()) for query in queries), 50 + run), []
+    for learner in learners:
+        first, after = [], []
+        for t, q in enumerate(drawn.tolist()):
+            query, shown = queries[q], learner.show_one(queries[q].X)
+            learner.learn_one(query.X, who.clicks(shown, query.y, t))
+            if t < FIRST:
+                first.append(ndcg(shown.order, query) - today[q])
+            if t + 1 in (*MARKS, impressions):
+                after.append(greedy(queries, np.array(learner.weights)))
+        found.append(Course(np.array(first), np.array(after)))
     return found
 
 
@@ -117,8 +116,10 @@ def section(queries: Sequence[Prepared], runs: int) -> str:
     today = greedy(queries, np.ones(d))
     rows = []
     for name in USERS:
-        found = [courses([(begun(d), WEALTH), (beginner(d), 0.1)][: 1 + (run < COLD_RUNS)], name, queries, today, run)
-                 for run in range(runs)]  # fmt: skip
+        found = []
+        for run in range(runs):
+            cold = [SwapRanker(PlackettLuce(10, seed=run))] if run < COLD_RUNS else []
+            found.append(courses([begun(d, run), *cold], name, queries, today, run))
         for label, own in (("begun", [each[0] for each in found]), ("cold", [each[1] for each in found[:COLD_RUNS]])):
             after = np.array([course.greedy for course in own]) - today
             cells = (summary(after[:, m]) for m in range(len(MARKS)))
@@ -131,7 +132,7 @@ impressions is a question drawn at random; `SwapRanker(PlackettLuce(k=10))` show
 (`from_rule("minmax", runs)`: strength {STRENGTH:g}, wealth {WEALTH:g}) or with nothing. {runs} runs, cold ones {
         min(runs, COLD_RUNS)
     }; the standard error of the lists shown is over runs, of greedy rankings over questions. Adversarial users click
-documents that are not relevant. Compiled, draw by draw as by the interface (`benchmarks/_simulation.py`).
+documents that are not relevant.
 
 {table(header, rows)}
 """
@@ -151,7 +152,7 @@ def strengths(worlds: int) -> str:
             of_stream = []
             for seed, queries in enumerate(streams):
                 today = greedy(queries, np.ones(d))
-                learners = [(begun(d, *setting), setting[1]) for setting in SETTINGS]
+                learners = [begun(d, seed, *setting) for setting in SETTINGS]
                 made = courses(learners, name, queries, today, seed)
                 of_stream.append([[course.first.mean(), *(course.greedy - today).mean(axis=1)] for course in made])
             found[kind, name] = np.array(of_stream)

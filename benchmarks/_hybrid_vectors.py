@@ -1,6 +1,5 @@
 """Vectors that learn: LSA vectors of Cranfield, ranked by the cosine and by learned weights of dimensions."""
 
-import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,7 +8,6 @@ from benchmarks._common import table
 from benchmarks._hybrid_clicks import FIRST, MARKS, Course, Prepared, begun, courses, ndcg, over_runs, summary
 from benchmarks._retrievers import Collection, latent
 from online_rank import PerceptronRanker, Vectors
-from online_rank.export import adapt
 
 #: How many documents the cosine returns.
 DEPTH = 100
@@ -114,8 +112,8 @@ def from_clicks(queries: Sequence[Prepared], cosine: np.ndarray, runs: int, impr
     """The first lists shown, ten times as often, and the greedy ranking at the end, less the cosine; navigational users."""
 
     def course(run: int, length: int) -> Course:
-        learner = begun(queries[0].X.shape[1], CLICK_STRENGTH, CLICK_WEALTH)
-        return courses([(learner, CLICK_WEALTH)], "navigational", queries, cosine, run, length)[0]
+        learner = begun(queries[0].X.shape[1], run, CLICK_STRENGTH, CLICK_WEALTH)
+        return courses([learner], "navigational", queries, cosine, run, length)[0]
 
     shown = over_runs(np.array([course(run, FIRST).first.mean() for run in range(10 * runs)]))
     return shown, summary(np.array([course(run, impressions).greedy[-1] for run in range(runs)]) - cosine)
@@ -130,7 +128,7 @@ def click_strengths(worlds: int, d: int = 400) -> str:
             queries = _world(seed, spread, d)
             cosine = np.array([ndcg(range(10), query) for query in queries])
             for name, of_user in found.items():
-                learners = [(begun(d, *setting), setting[1]) for setting in CLICK_SETTINGS]
+                learners = [begun(d, seed, *setting) for setting in CLICK_SETTINGS]
                 made = courses(learners, name, queries, cosine, seed, MARKS[-2])
                 of_user.append([[course.first.mean(), *(course.greedy - cosine).mean(axis=1)] for course in made])
             print(kind, seed, flush=True)
@@ -149,26 +147,6 @@ first lists beyond the price of exploring. Chosen: {CLICK_STRENGTH:g} and {CLICK
 """
 
 
-def milliseconds(m: int = 200, d: int = 768, rounds: int = 100) -> tuple[float, float, float]:
-    """Processor time of making the products, ranking, and learning; the largest difference of `adapt(q) @ v` from the score."""
-    rng, spent = np.random.default_rng(0), np.zeros(3)
-    model = _begun(d)
-    for number in range(rounds):
-        q, D, y = rng.normal(size=d), rng.normal(size=(m, d)), rng.integers(0, 3, m)
-        marks = [time.thread_time()]
-        query = Vectors(q, D)
-        marks.append(time.thread_time())
-        model.rank_one(query)
-        marks.append(time.thread_time())
-        model.learn_one(query, y)
-        marks.append(time.thread_time())
-        if number:
-            spent += np.diff(marks)
-    unit = D / np.sqrt((D * D).sum(axis=1, keepdims=True))
-    error = float(np.abs(unit @ adapt(model, q) - model.predict_one(query)).max())
-    return (*(1e3 * spent / (rounds - 1)).tolist(), error)  # type: ignore[return-value]
-
-
 def section(collection: Collection, orders: int, runs: int, sizes: Sequence[int] = (100, 200, 400)) -> str:
     """The section of the page."""
     rows = []
@@ -178,7 +156,6 @@ def section(collection: Collection, orders: int, runs: int, sizes: Sequence[int]
         grades = [summary(from_grades(queries, begun, orders) - cosine) for begun in (True, False)]
         rows.append((str(dimensions), f"{cosine.mean():.4f}", *grades, *from_clicks(queries, cosine, runs, MARKS[-2])))
         print("|".join(rows[-1]), flush=True)
-    made, ranked, learned, error = milliseconds()
     clicked = f"clicks: first {FIRST} shown", f"greedy after {MARKS[-2]:,}"
     header = ("dimensions", "cosine", "grades, begun", "grades, cold", *clicked)
     return f"""## Vectors that learn
@@ -189,7 +166,4 @@ with weights of {STRENGTH:g}, without averaging, rank, then learn, {orders} orde
 questions, of the lists shown over runs.
 
 {table(header, rows)}
-
-200 documents of 768 dimensions: products {made:.2f} ms, ranking {ranked:.2f} ms, learning {learned:.2f} ms of processor time;
-`adapt(q) @ v` differs from the score by at most {error:.1e}.
 """

@@ -1,19 +1,10 @@
-"""Lists as `serve --from-today` shows them, learned and compared; also by the `online_rank` of an earlier commit.
+"""Lists as `serve --from-today` shows them, learned and compared."""
 
-In a separate process (`answers`) this file runs with an earlier package, so it imports only what that has too.
-"""
-
-import json
-import os
-import subprocess
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from benchmarks._common import ROOT
 from benchmarks._live_shop import Crowd, K, LiveShop, Query, ndcg, worth
-from benchmarks._other import root_of
-from online_rank import ClickRidge, StreamQuantileMap
+from online_rank import ClickCurves, ClickRidge, StreamQuantileMap
 from online_rank.base.calls import read_for
 from online_rank.serving.challenge import drafted_by_challenge, from_today
 from online_rank.stream.clicks import user
@@ -21,29 +12,10 @@ from online_rank.stream.clicks import user
 TODAY = {"score": 1.0}
 BLOCK, NEVER, HELD_BACK = 500, 40_000, 200
 
-_CODE = """
-import json, sys
-import online_rank  # of this folder; benchmarks of the other
-sys.path.insert(0, sys.argv[1])
-from benchmarks import _live_run
-print(json.dumps(getattr(_live_run, sys.argv[2])(*json.loads(sys.argv[3]))))
-"""
-
-
-def answers(python: Path, function: str, *arguments: Any) -> Any:
-    """What a function of this module returns in another checkout; its kernels are others, with a separate cache."""
-    alone = {name: value for name, value in os.environ.items() if name not in ("NUMBA_CACHE_DIR", "PYTHONPATH")}
-    command = [python.absolute(), "-c", _CODE, str(ROOT), function, json.dumps(arguments)]
-    return json.loads(subprocess.run(command, cwd=root_of(python), env=alone, check=True, stdout=subprocess.PIPE).stdout)
-
 
 def beginner(name: str) -> Any:
     """The model that learns: `ClickCurves`, or `ClickRidge` behind a quantile map."""
-    if name == "ridge":
-        return StreamQuantileMap() | ClickRidge(TODAY)
-    from online_rank import ClickCurves
-
-    return ClickCurves(TODAY)
+    return StreamQuantileMap() | ClickRidge(TODAY) if name == "ridge" else ClickCurves(TODAY)
 
 
 def taken(name: str, query: Query) -> dict[int, Any]:
@@ -76,10 +48,7 @@ def live(
         x = taken(name, query)
         shown = serving.show_one(x)
         shown = challenge.drafted(shown, serving, read_for(challenge.model, x)) or shown
-        if hasattr(challenge, "count_list"):
-            challenge.count_list()
-        else:  # An earlier version.
-            challenge.n_asked += 1
+        challenge.count_list()
         clicks = who.clicks(shown, query.y, t)
         value.append(worth(query.y, shown.order))
         today.append(worth(query.y, sorted(x, key=lambda i: -query.documents[i]["score"])))
@@ -87,7 +56,6 @@ def live(
             serving.learn_one(x, clicks)
             challenge.learn(read_for(challenge.model, x), clicks)
         else:
-            # An earlier version does not ask whose votes these are.
             challenge.count(clicks, *([n_votes % votes == 0] if votes > 1 else []))
             n_votes += 1
             if challenge.is_won:

@@ -38,12 +38,9 @@ class LiveShop:
         self.popular = 1.0 / np.arange(1.0, BRANDS + 1.0)
         self.popular /= self.popular.sum()
         self.best_price = rng.uniform(-0.7, 0.7)
-        self.day = 0.0
-        raw = [self._documents(np.random.default_rng([seed, 94]), 0) for _ in range(1)]
         many = [self._documents(np.random.default_rng([seed, 95, t]), t)[1] for t in range(_SCALED_BY)]
         parts = np.concatenate(many)
         self.means, self.scales = parts.mean(axis=0), parts.std(axis=0)
-        del raw
 
     def _documents(self, rng: np.random.Generator, t: int) -> tuple[list[dict[str, Any]], np.ndarray]:
         """Features of documents, and the parts of their utility (m, parts)."""

@@ -8,8 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from benchmarks._common import ROOT
 from benchmarks._kept import commit
 
@@ -95,12 +93,3 @@ def root_of(python: Path) -> Path:
 def commit_of(python: Path) -> str:
     """The commit of the checkout of an interpreter."""
     return commit(root_of(python))
-
-
-def scores_of(python: Path, expression: str, queries: list[tuple[np.ndarray, np.ndarray]]) -> list[Any]:
-    """The scores of each query, made before it is learned, by a model: an expression in the names of `online_rank`."""
-    model = OtherModel(python, expression)
-    try:
-        return [model.asked(X, y) for X, y in queries]
-    finally:
-        model.close()

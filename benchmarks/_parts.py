@@ -1,6 +1,6 @@
-"""Three parts in one package: the core, the service, the studies. Who imports whom, and what crosses the wall.
+"""Four parts in one package: core, service, engines, studies. Who imports whom, and what crosses the walls.
 
-`pyproject.toml` lists the modules of the service and of the studies, as contracts of import-linter; all others are core.
+`pyproject.toml` lists the modules of the last three, as contracts of import-linter; all others are core.
 """
 
 import ast
@@ -12,6 +12,13 @@ from typing import NamedTuple
 
 PACKAGE = "online_rank"
 _PROJECT = Path(__file__).parents[1] / "pyproject.toml"
+#: The parts, and which of them each may import.
+PARTS = {
+    "core": {"core"},
+    "service": {"core", "service"},
+    "engines": {"core", "engines"},
+    "studies": {"core", "service", "studies"},
+}
 
 
 class Import(NamedTuple):
@@ -36,10 +43,10 @@ class Parts:
         names = {path: ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__") for path in files}
         self.modules = {name: path.read_text() for path, name in names.items()}
         contracts = tomllib.loads(_PROJECT.read_text())["tool"]["importlinter"]["contracts"]
-        self._listed = {part: _protected(contracts, part) for part in ("service", "studies")}
+        self._listed = {part: _protected(contracts, part) for part in PARTS if part != "core"}
 
     def of(self, module: str) -> str:
-        """The part of a module: core, service or studies."""
+        """The part of a module."""
         for part, listed in self._listed.items():
             if any(f"{module}.".startswith(f"{one}.") for one in listed):
                 return part
@@ -60,16 +67,15 @@ class Parts:
                             yield Import(by, node.module, alias.name)
 
     def wrong(self) -> list[tuple[str, str]]:
-        """The modules of the core that import one of the service or of the studies, and of the service one of the studies."""
-        allowed = {"core": {"core"}, "service": {"core", "service"}, "studies": {"core", "service", "studies"}}
+        """The modules that import one of a part that theirs may not know."""
         pairs = {(found.by, found.module) for found in self.imports()}
-        return sorted(pair for pair in pairs if self.of(pair[1]) not in allowed[self.of(pair[0])])
+        return sorted(pair for pair in pairs if self.of(pair[1]) not in PARTS[self.of(pair[0])])
 
-    def across(self) -> dict[str, set[str]]:
-        """What the service uses of the core and no public module lists: each name, with the modules that use it."""
+    def across(self, part: str) -> dict[str, set[str]]:
+        """What a part uses of the core and no public module lists: each name, with the modules that use it."""
         found: dict[str, set[str]] = {}
         for by, module, name in self.imports():
-            if (self.of(by), self.of(module)) != ("service", "core"):
+            if (self.of(by), self.of(module)) != (part, "core"):
                 continue
             for used in [name] if name else _attributes(self.modules[by], module):
                 if used not in _public():
@@ -77,9 +83,9 @@ class Parts:
         return found
 
 
-def allowed_across() -> list[str]:
-    """The list of what the service may use of the core although no public module lists it."""
-    return tomllib.loads(_PROJECT.read_text())["tool"][PACKAGE]["across"]
+def allowed_across(part: str) -> list[str]:
+    """The list of what a part may use of the core although no public module lists it."""
+    return tomllib.loads(_PROJECT.read_text())["tool"][PACKAGE]["across"][part]
 
 
 def _protected(contracts: list[dict], part: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Pictures of the benchmarks: results by a parameter, gaps between neighbours, and rates."""
+"""Pictures of the benchmarks: results by a parameter, rates, and position bias."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -19,9 +19,9 @@ from online_rank.plot._style import (
     styled,
 )
 
-PALE_BLUE, PALE_GREY = "#9FC5DC", "#BDBDBD"
+PALE_GREY = "#BDBDBD"
 
-__all__ = ["logarithmic_axes", "neighbour_gaps", "position_bias", "sensitivity", "throughput"]
+__all__ = ["logarithmic_axes", "position_bias", "sensitivity", "throughput"]
 
 
 def logarithmic_axes(ax: Axes, y: bool = True) -> None:
@@ -78,52 +78,6 @@ def sensitivity(
     for line in ax.lines:
         line.set(marker="o", markersize=4)
     name_lines(ax, curves)
-    return ax
-
-
-def neighbour_gaps(model: Any, x: Any, y: Any = None, *, n_grades: int | None = None, ax: Axes | None = None) -> Axes:
-    """The gap between each document of a ranked query and the next, and the cuts of `segment_one` into grades.
-
-    Parameters
-    ----------
-    model
-        A `DirectRanker`.
-    x
-        A query in any form.
-    y
-        Its true grades, if known: the bars between documents of different grades are then coloured.
-    n_grades
-        As in `DirectRanker.segment_one`.
-    ax
-        Axes to draw on.
-
-    Raises
-    ------
-    TypeError
-        The model does not compare neighbours.
-    ValueError
-        The query has fewer than two documents.
-    """
-    if not hasattr(model, "neighbour_gaps_one"):
-        raise TypeError(f"{type(model).__name__} does not compare neighbours; a DirectRanker does")
-    order, gaps, segments = model.rank_one(x), model.neighbour_gaps_one(x), model.segment_one(x, n_grades)
-    if not gaps:
-        raise ValueError("there is nothing to draw: x has fewer than two documents")
-    differs = [y is not None and y[a] != y[b] for a, b in itertools.pairwise(order)]
-    ax = styled(ax, "documents, best first: the gap below each", "gap to the next document")
-    positions = np.arange(1, len(gaps) + 1)
-    ax.bar(positions, gaps, width=0.7, color=[COLOURS[1] if d else PALE_BLUE for d in differs], zorder=2)
-    ax.set_ylim(0.0, 1.18 * max(gaps) or 1.0)
-    # A label is about as wide as its bar and this many bars on either side, and must be above all of them.
-    beside = len(gaps) // 30
-    for position, (a, b) in zip(positions, itertools.pairwise(order), strict=True):
-        if segments[a] != segments[b]:
-            top = max(gaps[max(0, position - 1 - beside) : position + beside])
-            ax.annotate("cut", (position, top), xytext=(0, 2), textcoords="offset points", ha="center",
-                        color=DARK, fontsize=FONT, fontweight="bold")  # fmt: skip
-    if y is not None:
-        ax.annotate("true grade changes", (1.0, 1.0), xytext=(0, -2), xycoords="axes fraction", textcoords="offset points",
-                    ha="right", va="top", color=COLOURS[1], fontsize=FONT)  # fmt: skip
     return ax
 
 

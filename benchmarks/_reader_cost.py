@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks._http import JSON, Client, Server
+from benchmarks._http import JSON, Server, asked
 from benchmarks._other import root_of
 
 #: Documents and features of a query, clients at a time, and turns that do not count.
@@ -30,8 +30,8 @@ save(model, sys.argv[1])
 """
 
 
-def forms(n: int) -> dict[str, tuple[str, list[bytes]]]:
-    """The media type and n queries of each form, with the id that is to be replaced."""
+def forms(n: int) -> dict[str, tuple[str, list[list[tuple[str, bytes]]]]]:
+    """The media type and n queries of each form, as `asked` takes them."""
     rng, found = np.random.default_rng(1), dict[str, tuple[str, list[bytes]]]()
     names, ids = [f"feature_{j}" for j in range(SHAPE[1])], [f"document {i}" for i in range(SHAPE[0])]
     head = {"id": "ID", "features": names, "documents": ids}
@@ -45,28 +45,16 @@ def forms(n: int) -> dict[str, tuple[str, list[bytes]]]:
             for X in values
         ],
     )
-    return found
+    return {form: (kind, [[("/rank", body)] for body in bodies]) for form, (kind, bodies) in found.items()}
 
 
 def _json(value: object) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
 
 
-async def _ranked(port: int, kind: str, bodies: list[bytes], first: int, n: int) -> None:
-    async def one(numbers: range) -> None:
-        client = await Client.connect(port)
-        for t in numbers:
-            status, answer = await client.post("/rank", bodies[t % len(bodies)].replace(b'"ID"', b'"%d"' % t, 1), kind)
-            if status != 200:
-                raise SystemExit(f"/rank: {status} {answer[:200]!r}")
-        client.close()
-
-    await asyncio.gather(*(one(range(first + k, first + n, CLIENTS)) for k in range(CLIENTS)))
-
-
 def seconds_of_rankings(pythons: dict[str, Path], turns: int, n: int) -> dict[tuple[str, str], list[float]]:
     """Processor seconds of a reader for a ranking, by version and form, in each turn: versions take turns."""
-    asked, found = forms(100), dict[tuple[str, str], list[float]]()
+    sent, found = forms(100), dict[tuple[str, str], list[float]]()
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as running:
         readers = {}
         for name, python in pythons.items():
@@ -77,9 +65,9 @@ def seconds_of_rankings(pythons: dict[str, Path], turns: int, n: int) -> dict[tu
             readers[name] = running.enter_context(Server(root=root, python=python, options=reads))
         for turn in range(-_FIRST, turns):
             for name in [*readers][:: 1 if turn % 2 else -1]:
-                for form, (kind, bodies) in asked.items():
+                for form, (kind, queries) in sent.items():
                     begun = readers[name].processor_seconds()
-                    asyncio.run(_ranked(readers[name].port, kind, bodies, (turn + _FIRST) * n, n))
+                    asyncio.run(asked(readers[name].port, queries, CLIENTS, first=(turn + _FIRST) * n, n=n, kind=kind))
                     if turn >= 0:
                         found.setdefault((name, form), []).append((readers[name].processor_seconds() - begun) / n)
     return found

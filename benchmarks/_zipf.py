@@ -4,9 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from online_rank import arguments
 from online_rank.query import SparseRows
-from online_rank.stream.synth import world_of
 
 __all__ = ["ZipfText"]
 
@@ -17,82 +15,43 @@ _SHARES = (0.03, 0.05, 0.12, 0.25)
 class ZipfText:
     """Queries of documents with few words each from a large vocabulary, graded by a linear teacher with noise.
 
-    A document has a number of tokens drawn from `n_tokens`. Each is word j = 0, 1, ... with probability proportional to
-    (j + 6)^-`exponent`. A word that occurs tf times has the value log(1 + tf) idf, with a capped idf, and each document is
-    scaled to norm 1. The relevance is u . x, u = `teacher`, plus noise; the best 3 % of each query have grade 4, the next 5, 12
-    and 25 %
-    the grades 3, 2 and 1.
+    A document has from 60 to 260 tokens, of which about a quarter repeat a word. Each is word j = 0, 1, ... with probability
+    proportional to (j + 6)^-.95. A word that occurs tf times has the value log(1 + tf) idf, with a capped idf, and each
+    document is scaled to norm 1. The relevance is u . x, u = `teacher`, plus noise. The best 3 % of each query have grade 4,
+    the next 5, 12 and 25 % the grades 3, 2 and 1.
 
     Parameters
     ----------
     n_queries
-        Length of the stream, or None for one without end.
+        Length of the stream.
     n_words
         Size d of the vocabulary.
     n_documents
         m, the number of documents of every query.
-    n_tokens
-        Smallest and largest number of tokens of a document; about a quarter of them are repeated words.
-    exponent
-        How steeply frequencies fall.
     noise
         Standard deviation of the noise, relative to the signal's within a query.
     seed
-        Seed of the queries.
-    world_seed
-        Seed of the truth: streams with the same one and other seeds are training and test data of one task. None: `seed`.
+        Seed of the queries and of the teacher.
     """
 
     def __init__(
-        self,
-        n_queries: int | None = 1000,
-        *,
-        n_words: int = 100_000,
-        n_documents: int = 100,
-        n_tokens: tuple[int, int] = (60, 260),
-        exponent: float = 0.95,
-        noise: float = 0.3,
-        seed: int = 0,
-        world_seed: int | None = None,
+        self, n_queries: int, *, n_words: int = 100_000, n_documents: int = 100, noise: float = 0.3, seed: int = 0
     ) -> None:
-        arguments.integer("n_queries", n_queries, 0, optional=True)
-        arguments.integer("n_words", n_words, 1)
-        arguments.integer("n_documents", n_documents, 1)
-        if not 1 <= n_tokens[0] <= n_tokens[1]:
-            raise ValueError(f"n_tokens is {n_tokens}; it is the fewest and the most, at least 1")
-        arguments.number("exponent", exponent, 0.0)
-        arguments.number("noise", noise, 0.0)
-        self.n_queries = n_queries
-        self.n_words = n_words
-        self.n_documents = n_documents
-        self.n_tokens = n_tokens
-        self.exponent = exponent
-        self.noise = noise
-        self.seed = seed
-        self.world_seed = world_seed
-        self.teacher = np.random.default_rng([world_of(seed, world_seed), 1]).standard_normal(n_words)
+        self.n_queries, self.n_words, self.n_documents = n_queries, n_words, n_documents
+        self.noise, self.seed = noise, seed
+        self.teacher = np.random.default_rng([seed, 1]).standard_normal(n_words)
 
     def __iter__(self) -> Iterator[tuple[SparseRows, np.ndarray]]:
         rng = np.random.default_rng(self.seed)
-        share = (np.arange(self.n_words) + 6.0) ** -self.exponent
+        share = (np.arange(self.n_words) + 6.0) ** -0.95
         share /= share.sum()
         reach, idf = np.cumsum(share), np.minimum(np.log1p(1.0 / (200.0 * share)), 4.0) + 0.3
-        t = 0
-        while self.n_queries is None or t < self.n_queries:
+        for _ in range(self.n_queries):
             X = self._documents(rng, reach, idf)
             yield X, self._grades(X, rng)
-            t += 1
 
     def block(self) -> tuple[SparseRows, np.ndarray, np.ndarray]:
-        """The whole stream at once: X (n rows), y (n,) and qid (n,), which counts the queries from 0.
-
-        Raises
-        ------
-        ValueError
-            The stream has no end.
-        """
-        if self.n_queries is None:
-            raise ValueError("n_queries is None: a stream without end does not fit in a block")
+        """The whole stream at once: X (n rows), y (n,) and qid (n,), which counts the queries from 0."""
         starts, grades = [np.zeros(1, np.int64)], [np.empty(0, np.int64)]
         columns, values = [np.empty(0, np.int32)], [np.empty(0)]
         for X, y in self:
@@ -105,7 +64,7 @@ class ZipfText:
 
     def _documents(self, rng: np.random.Generator, reach: np.ndarray, idf: np.ndarray) -> SparseRows:
         m, d = self.n_documents, self.n_words
-        length = rng.integers(self.n_tokens[0], self.n_tokens[1] + 1, m)
+        length = rng.integers(60, 261, m)
         words = np.minimum(np.searchsorted(reach, rng.random(int(length.sum()))), d - 1)
         cells, counts = np.unique(np.repeat(np.arange(m), length) * d + words, return_counts=True)
         row, word = cells // d, cells % d

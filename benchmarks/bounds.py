@@ -2,9 +2,8 @@
 
     python -m benchmarks.bounds [SECTION ...]
 
-Sections: counterexample, attained, separable, noisy, file, theorems, delayed, drift, coverage, intervals, interval, limits,
-tightness, hedging, curves, trees, blends, before, counterexample_of_blends, paired, pairs, exploring, overhead, off_policy,
-exchanges, swaps, generalisation.
+Sections: counterexample, attained, separable, file, theorems, intervals, interval, limits, tightness, hedging, curves, trees,
+blends, before, counterexample_of_blends, pairs, exchanges, swaps, generalisation.
 
 Writes a table (benchmarks/results/bounds.md) and figures (benchmarks/results/bounds_*.png). Every section is written as soon as
 it is measured, in place of the one that the page has.
@@ -14,22 +13,19 @@ import itertools
 import math
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from scipy.optimize import linprog
 
 from benchmarks._bounds_batch import generalisation
 from benchmarks._bounds_blends import before, blends, counterexample_of_blends, pairs, tightness
-from benchmarks._bounds_clicks import exchanges, off_policy
+from benchmarks._bounds_clicks import exchanges
 from benchmarks._bounds_intervals import intervals
-from benchmarks._bounds_served import coverage, delayed, drift, interval, theorems
-from benchmarks._bounds_streams import curves, exploring, hedging, limits, paired, trees
+from benchmarks._bounds_streams import curves, hedging, limits, trees
 from benchmarks._bounds_swaps import swaps
 from benchmarks._common import RESULTS, environment, parser, save, table
-from benchmarks._data import MQ2008, data_folder, mq2008_parts, offsets_of
-from benchmarks._figures import Curve, figure, number
-from benchmarks._timing import interleaved
+from benchmarks._data import MQ2008, Queries, data_folder, mq2008_parts, offsets_of
+from benchmarks._figures import Curve, figure, number, saved
 from online_rank import (
     AdditiveRanker,
     LossTracker,
@@ -38,13 +34,14 @@ from online_rank import (
     StreamScaler,
     batch_weights,
     bounds,
+    plot,
     read,
 )
 from online_rank.base import Ranker
 from online_rank.bounds import Certificate, certificate_of
 from online_rank.query import query_offsets
-from online_rank.stream.synth import NoisyTeacher, Separable
-from tests.reference import perceptron
+from online_rank.stream.synth import Separable
+from tests.reference import bound_streams, perceptron
 
 DRIVEN = ("argmax", "spread")
 
@@ -200,7 +197,7 @@ def trace(tracker: LossTracker, block: tuple[np.ndarray, np.ndarray, np.ndarray]
         yield int(stop)
 
 
-def certified_run(name: str, title: str, tracker: LossTracker, block: tuple, shown: str) -> str:
+def certified_run(tracker: LossTracker, block: tuple, shown: str) -> str:
     """Certificates against every comparator after a pass, and a figure of the bounds of one of them along the way."""
     rounds: list[float] = []
     losses: dict[str, list[float]] = {"loss": [], "loss as served": [], "F(u)": []}
@@ -225,7 +222,7 @@ def certified_run(name: str, title: str, tracker: LossTracker, block: tuple, sho
         )
     totals = tracker.totals
     image = figure(
-        name, title, "queries",
+        "file", "MQ2008, one pass; bounds against batch weights", "queries",
         {label: (rounds, y) for label, y in losses.items()}, {label: (rounds, y) for label, y in limits.items()}, log=False,
     )  # fmt: skip
     statements = [check.statement.replace("||", "‖") for check in certificate.bounds[:3]]
@@ -237,24 +234,38 @@ def certified_run(name: str, title: str, tracker: LossTracker, block: tuple, sho
     return f"{text}\n\n{table(header, rows)}\n\n```\n{tracker.certificate(shown)}\n```\n\n{image}"
 
 
-def noisy() -> str:
-    """A noisy stream, with its teacher as comparator at several scales."""
-    stream = NoisyTeacher(5000, seed=1)
-    comparators = {f"{c:g} times the teacher": c * stream.teacher for c in (0.3, 1.0, 3.0, 10.0)}
-    tracker = LossTracker(PerceptronRanker(), comparators, measure_served=True)
-    return certified_run("noisy", "A noisy stream; bounds against the teacher", tracker, stream.block(), "1 times the teacher")
+def _mq2008() -> Queries:
+    block = read(*mq2008_parts(data_folder() / MQ2008)).all()
+    return Queries(block.X, block.y, offsets_of(block))
+
+
+def theorems(n: int = 1000) -> str:
+    """Every theorem on random and adversarial streams, by a learner that shares no code with the library."""
+    rows = []
+    for name, (streams, violations, ratio) in bound_streams.run(n).items():
+        if violations:
+            raise SystemExit(f"{name} is violated")
+        rows.append((name, f"{streams:,}", violations, f"{ratio:.3f}"))
+    note = "A ratio of 1.000 says that some stream attains the bound: no smaller one is true."
+    return f"{table(('statement', 'streams', 'violations', 'largest ratio'), rows)}\n\n{note}"
+
+
+def interval() -> str:
+    """MQ2008, one pass with credit="spread": what was served, with its interval at every time."""
+    model, found = StreamScaler() | LossTracker(PerceptronRanker(credit="spread"), measure_served=True), []
+    for X, y in _mq2008().queries():
+        model.learn_one(X, y)
+        found.append(model["LossTracker"].served_interval(0.95))
+    ax = plot.served_loss(found)
+    return f"{found[-1]}.\n\n{saved(ax, 'interval', 'MQ2008: mean loss of what was served, and its interval')}"
 
 
 def file() -> str:
     """MQ2008, features standardised on the way, with the weights of a batch learner as comparators."""
-    folder = data_folder() / MQ2008
-    if not folder.exists():
-        return f"Left out: no {folder.name} in the data folder."
-    raw = read(*mq2008_parts(folder)).all()
-    scaler, parts = StreamScaler(), []
-    for first, stop in itertools.pairwise(offsets_of(raw)):
-        scaler.learn_one(raw.X[first:stop])
-        parts.append(scaler.transform_one(raw.X[first:stop]))
+    raw, scaler, parts = _mq2008(), StreamScaler(), []
+    for X, _ in raw.queries():
+        scaler.learn_one(X)
+        parts.append(scaler.transform_one(X))
     block = np.concatenate(parts), raw.y, raw.qid
     comparators, rows = {}, []
     for credit, lam in itertools.product(("argmax", "spread"), (1e-1, 1e-2, 1e-3)):
@@ -280,7 +291,7 @@ def file() -> str:
         "largest hinge over the less relevant documents follows the noise. Against w = 0 a certificate says no more than that "
         "the loss is at most the mass."
     )
-    run = certified_run("file", "MQ2008, one pass; bounds against batch weights", tracker, block, "batch weights, spread")
+    run = certified_run(tracker, block, "batch weights, spread")
     return f"{table(header, rows)}\n\n{note}\n\n{run}\n\n{_least_f(block)}"
 
 
@@ -309,7 +320,7 @@ def _least_f(block: tuple[np.ndarray, np.ndarray, np.ndarray]) -> str:
     least = linprog(-np.ones(len(a)), A_eq=D.T, b_eq=np.zeros(D.shape[1]), bounds=np.stack((np.zeros(len(a)), a), 1))
     norm = float(np.linalg.norm(least.eqlin.marginals))
     model = AdditiveRanker()
-    raw = read(*mq2008_parts(data_folder() / MQ2008)).all()
+    raw = _mq2008()
     model.learn_many(raw.X, raw.y, raw.qid)
     certificate = certificate_of(model)
     limit = certificate.facts["weight_norm"] / certificate.totals["mass"]
@@ -321,41 +332,9 @@ def _least_f(block: tuple[np.ndarray, np.ndarray, np.ndarray]) -> str:
     )
 
 
-def overhead() -> str:
-    """What tracking costs: time of learn_many against the ranker alone."""
-    rng = np.random.default_rng(0)
-    rows = []
-    for n, m, d in ((1000, 20, 46), (200, 120, 136), (50, 500, 136)):
-        X, u = rng.normal(size=(n * m, d)), rng.normal(size=d) / math.sqrt(d)
-        y = np.digitize(X @ u + rng.normal(size=n * m), [0.7, 1.4, 2.0, 2.6]).astype(np.int64)
-        qid = np.repeat(np.arange(n), m)
-        alone, scaled = PerceptronRanker(), StreamScaler() | PerceptronRanker()
-        # Each with what it is compared with.
-        models: dict[str, tuple[Any, Any]] = {
-            "tracked": (LossTracker(PerceptronRanker()), alone),
-            "served loss too": (LossTracker(PerceptronRanker(), measure_served=True), alone),
-            "one comparator": (LossTracker(PerceptronRanker(), {"u": 3.0 * u}), alone),
-            "two comparators": (LossTracker(PerceptronRanker(), {"u": u, "3u": 3.0 * u}), alone),
-            "five comparators": (LossTracker(PerceptronRanker(), {str(i): (1.0 + i) * u for i in range(5)}), alone),
-            "served loss too, behind a scaler": (StreamScaler() | LossTracker(PerceptronRanker(), measure_served=True), scaled),
-        }
-        learners = {"alone": alone, "scaled": scaled} | {name: model for name, (model, _) in models.items()}
-        # Again and again the same models, which all learn the same: making one is no part of what tracking costs.
-        runs = {name: lambda model=model: model.learn_many(X, y, qid) for name, model in learners.items()}  # noqa: B023
-        seconds = {name: np.array(values) for name, values in interleaved(runs, 41).items()}
-        base = {id(alone): seconds["alone"], id(scaled): seconds["scaled"]}
-        ratios = [float(np.median(seconds[name] / base[id(against)])) for name, (_, against) in models.items()]
-        times = f"{float(np.median(seconds['alone'])) / n * 1e6:.1f} µs", *(f"{ratio:.2f}" for ratio in ratios)
-        rows.append((f"{m} documents, {d} features", *times))
-    header = ("query", "learn_many alone, a query", *models)
-    note = "Time relative to the ranker alone, or to the ranker behind the scaler (median ratio of 41 interleaved runs):"
-    return f"{note}\n\n{table(header, rows)}"
-
-
 SECTIONS = (
-    counterexample, attained, separable, noisy, file, theorems, delayed, drift, coverage, intervals, interval, limits,
-    tightness, hedging, curves, trees, blends, before, counterexample_of_blends, paired, pairs, exploring, overhead, off_policy,
-    exchanges, swaps, generalisation,
+    counterexample, attained, separable, file, theorems, intervals, interval, limits, tightness, hedging, curves, trees, blends,
+    before, counterexample_of_blends, pairs, exchanges, swaps, generalisation,
 )  # fmt: skip
 
 

@@ -1,12 +1,11 @@
 """What does a log of displayed lists teach, next to LightGBM with the position as a feature?
 
-    python -m benchmarks.click_logs [--seeds 5] [--lists 15000] [--settings 12] [--minutes M] [--keep FILE]
+    python -m benchmarks.click_logs [--seeds 5] [--lists 15000] [--keep FILE]
 
 Worlds with few texts and many lists, many texts and few lists, and no two lists alike (`_clicks_worlds`), with a truth that is
 a sum of curves, or has interactions. `ClickBlendRanker` reads each log once. LightGBM has the position as a feature, the first
 for all documents that are ranked, and the setting that foretells the clicks on the last 15 % of the lists best; then it learns
-the whole log. Cells are measured seed by seed, so that a run that ends early has all of them. The page is
-benchmarks/results/click_logs.md.
+the whole log. The page is benchmarks/results/click_logs.md.
 """
 
 import argparse
@@ -27,13 +26,12 @@ from benchmarks._clicks_worlds import LENGTH, N_FEATURES, NAMES, WORLDS, Log, Wo
 from benchmarks._common import parser, save, table
 from benchmarks._kept import Kept, add_keep
 from online_rank import AdditiveRanker, ClickBlendRanker, ExaminedRanker, Impression, load
+from online_rank.evaluate import Spread
 from online_rank.feedback import NaturalVariation
 
 #: Leaves, learning rate and rounds of LightGBM.
 _SIZES = ((15, 0.05, 200), (7, 0.05, 300), (31, 0.05, 200), (15, 0.03, 200), (31, 0.1, 100), (7, 0.1, 300))
 SETTINGS = [(objective, *size) for size, objective in itertools.product(_SIZES, ("binary", "lambdarank"))]
-#: Fewer settings, by their number: for both objectives, and of the three sizes of trees.
-_TRIED = {12: list(range(12)), 6: [0, 1, 2, 4, 5, 10], 3: [0, 2, 4]}
 _KEPT_FOR_CHOICE = 0.15
 #: The share of users who click the first document because it is the first.
 _TRUST = 0.3
@@ -177,65 +175,38 @@ def positions(world: World, lists: int) -> list[float]:
 
 
 class _Cells:
-    """What is measured of each world, as far as time lasts."""
+    """What is measured of each world."""
 
     def __init__(self, options: argparse.Namespace) -> None:
-        self.kept, self.options, self._begun = Kept(options.keep), options, time.monotonic()
+        self.kept, self.options = Kept(options.keep), options
 
     def part(self, cell: str, what: str, measure: Callable[[], Any]) -> Any:
-        """A part of a cell; None if it is not kept, and time is over."""
-        name = f"{cell}, {self.options.lists} lists: {what}"
-        over = time.monotonic() - self._begun > 60.0 * self.options.minutes
-        return None if over and name not in self.kept else self.kept.part(name, measure)
-
-    def settings(self, name: str, truth: str, seed: int) -> list[int]:
-        """The settings of LightGBM for a seed: those to try for the first one, then the best of these on held-out clicks."""
-        if seed == 1:
-            return _TRIED[self.options.settings]
-        losses = self.part(f"{name}, {truth}, seed 1", "LightGBM", lambda: None)[1]
-        return [_TRIED[len(losses)][int(np.argmin(losses))]]
+        """A part of a cell."""
+        return self.kept.part(f"{cell}, {self.options.lists} lists: {what}", measure)
 
     def pair(self, name: str, interactions: bool, seed: int) -> tuple[Any, Any]:
-        """Ours and LightGBM for one seed."""
-        world, truth = World(name, interactions, seed), _truth(interactions)
-        cell, lists = f"{name}, {truth}, seed {seed}", self.options.lists
+        """Ours and LightGBM for one seed: of the first seed all settings are tried, then the best of these."""
+        world, cell, lists = World(name, interactions, seed), f"{name}, {_truth(interactions)}, seed {seed}", self.options.lists
+        settings = [*range(len(SETTINGS))] if seed == 1 else [int(np.argmin(self.pair(name, interactions, 1)[1][1]))]
         ours = self.part(cell, "ours", lambda: measured(world, lists))
-        return ours, ours and self.part(cell, "LightGBM", lambda: rivalled(world, lists, self.settings(name, truth, seed)))
+        return ours, self.part(cell, "LightGBM", lambda: rivalled(world, lists, settings))
 
 
 def _truth(interactions: bool) -> str:
     return "interactions" if interactions else "a sum of curves"
 
 
-def _each_world() -> list[tuple[bool, str]]:
-    return list(itertools.product((True, False), WORLDS))
-
-
 def compared(cells: _Cells) -> str:
     """The table of ours next to LightGBM."""
-    found: dict[tuple[bool, str], list[Any]] = {cell: [] for cell in _each_world()}
-    for seed in range(1, cells.options.seeds + 1):
-        for interactions, name in found:
-            pair = cells.pair(name, interactions, seed)
-            if all(pair):
-                found[interactions, name].append(pair)
-                print(f"{name}, {_truth(interactions)}, seed {seed}:", *pair, flush=True)
     rows = []
-    for (interactions, name), pairs in found.items():
-        if not pairs:
-            continue
+    for interactions, name in itertools.product((True, False), WORLDS):
+        pairs = [cells.pair(name, interactions, seed) for seed in range(1, cells.options.seeds + 1)]
+        print(f"{name}, {_truth(interactions)}:", *pairs, flush=True)
         own = np.array([ours for ours, _ in pairs])
         its = np.array([rival[0] for _, rival in pairs])
-        less, tried = own[:, 1] - its[:, 0], len(pairs[0][1][1])
-        error = f" ± {less.std(ddof=1) / np.sqrt(len(less)):.3f}" if len(less) > 1 else ""
-        figures = [
-            f"{own[:, 0].mean():.3f}",
-            f"{own[:, 1].mean():.3f}",
-            f"{its[:, 0].mean():.3f}",
-            f"{less.mean():+.3f}{error}",
-        ]
-        figures.append(f"{(own[:, 3] / its[:, 1]).mean():.1f}")
-        rows.append((f"{name}, {_truth(interactions)}", len(less), tried, *figures))
+        figures = [f"{mean:.3f}" for mean in (own[:, 0].mean(), own[:, 1].mean(), its[:, 0].mean())]
+        figures += [f"{Spread.of(own[:, 1] - its[:, 0]):+.3f}", f"{(own[:, 3] / its[:, 1]).mean():.1f}"]
+        rows.append((f"{name}, {_truth(interactions)}", len(pairs), len(pairs[0][1][1]), *figures))
     header = "world, truth", "seeds", "settings", "today", "`ClickBlendRanker`", "LightGBM, position", "difference", "time"
     return table(header, rows)
 
@@ -249,11 +220,9 @@ def doors(cells: _Cells) -> str:
         grades = cells.part(cell, "door grades", functools.partial(by_door, world, lists, "grades"))
         inverse = cells.part(cell, "inverse propensities", functools.partial(_by_propensities, world, lists))
         rival = cells.pair(name, True, 1)[1]
-        if clicks is None:
-            continue
         kept = clicks[1].partition("kept: ")[2].partition("\n")[0] or "the only way"
-        warned = "" if grades is None else "yes" if "better door" in grades[1] else "no"
-        figures = [each and each[0] for each in (clicks, grades, inverse, rival and rival[0])]
+        warned = "yes" if "better door" in grades[1] else "no"
+        figures = [each[0] for each in (clicks, grades, inverse, rival[0])]
         rows.append((name, *("" if figure is None else f"{figure:.3f}" for figure in figures), kept, warned))
     header = (
         "world", "`train --clicks moved`", "`grades`, then `train`", "`ExaminedRanker`", "LightGBM, position", "kept",
@@ -272,12 +241,9 @@ def trusted(cells: _Cells) -> str:
     rows = []
     for name, trust in itertools.product(WORLDS, (0.0, _TRUST)):
         world, lists = World(name, True, 7, trust), cells.options.lists
-        found = cells.part(
-            f"{name}, interactions, seed 7", f"positions, trust {trust}", functools.partial(positions, world, lists)
-        )
-        if found is not None:
-            second, estimated, value = found
-            rows.append((name, trust, f"{estimated:.2f}", f"{second:.3f}", f"{second - examination()[1]:+.3f}", f"{value:.3f}"))
+        measure = functools.partial(positions, world, lists)
+        second, estimated, value = cells.part(f"{name}, interactions, seed 7", f"positions, trust {trust}", measure)
+        rows.append((name, trust, f"{estimated:.2f}", f"{second:.3f}", f"{second - examination()[1]:+.3f}", f"{value:.3f}"))
     return table(("world", "trust", "estimated", "place 2", "less the truth", "NDCG@10"), rows)
 
 
@@ -293,7 +259,7 @@ with {N_FEATURES} features, of which about 5 % are clicked. *Few texts*: {WORLDS
 
 **Next to LightGBM.** It has the position as a feature. *Settings*: the number that was tried for the first seed of a world.
 The one that foretells the clicks on the last 15 % of the lists best is taken, for the other seeds too. ± standard errors over
-*seeds*. 12: six sizes for clicks and for lambdarank; 3: clicks alone, trees of 15, 7 and 31 leaves. *Time*: processor time of
+*seeds*. 12: six sizes for clicks and for lambdarank. *Time*: processor time of
 one pass of `ClickBlendRanker` over the time of LightGBM with its one setting. Settings of `ClickBlendRanker` were chosen on
 seed 0, which is not in the table.
 
@@ -316,8 +282,6 @@ def main() -> None:
     options = parser(__doc__)
     options.add_argument("--seeds", type=int, default=5)
     options.add_argument("--lists", type=int, default=15_000)
-    options.add_argument("--settings", type=int, default=12, choices=[*_TRIED], help="how many of LightGBM are tried")
-    options.add_argument("--minutes", type=float, default=float("inf"), help="begin no other part after this")
     add_keep(options)
     save("click_logs", report(options.parse_args()))
 

@@ -6,49 +6,38 @@ Users are simulated (`online_rank.stream.clicks`) on MQ2008: a query of the trai
 documents, the user clicks, the ranker learns. *Offline*: NDCG@10 on the test part of the ranking by scores. *Online*: the sum
 of the NDCG@10 of what was shown, discounted by 0.9995 an impression; a query without a relevant document counts 0. Every
 ranker meets the same queries, fold by fold and seed by seed, so that differences are paired. PDGD is our port of the reference
-method of the field with its authors' settings (`benchmarks/_pdgd.py`). Nothing is tuned on these runs. Rankers run compiled
-(`benchmarks/_simulation.py`), draw by draw as by the interface. The parts, each a section of the page; `--keep FILE` continues
-later:
+method of the field with its authors' settings (`benchmarks/_pdgd.py`). Nothing is tuned on these runs. The parts, each a
+section of the page; `--keep FILE` continues later:
 
 - bar, the default: `SwapRanker` compared with PDGD, for 10, 3, 2, 1 slots;
 - bias: what `PositionBias` measures while `SwapRanker` learns;
 - logs: what is learned from a log of every shape, compared with learning from grades;
-- peers: `SwapRanker` compared with PDGD, DBGD, MGD and COLTR;
-- tenants: a hundred tenants, with shared weights, own weights, and both.
+- peers: `SwapRanker` compared with PDGD, DBGD, MGD and COLTR.
 """
 
-import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks._clicks_bar import section as beside_others
-from benchmarks._clicks_data import K, parts, queries_of
+from benchmarks._clicks_data import K
 from benchmarks._clicks_logs import section as of_logs
-from benchmarks._clicks_peers import section as beside_peers
-from benchmarks._clicks_tenants import section as of_tenants
+from benchmarks._clicks_online import Trial, bar, impressions, peers
 from benchmarks._common import RESULTS, parser
 from benchmarks._common import save as save_result
 from benchmarks._data import data_folder
 from benchmarks._kept import Kept, add_keep
-from benchmarks._simulation import beginner, chance, queries_in_one, swap_rounds, tables
-from online_rank import PositionBias
-from online_rank.stream.clicks import user
+from online_rank import PlackettLuce, PositionBias, SwapRanker
+from online_rank.evaluate import Spread
 
-PARTS = ("bar", "bias", "logs", "peers", "tenants")
+PARTS = ("bar", "bias", "logs", "peers")
 
 
 def measured_bias(folder: Path, fold: int, seed: int, n: int) -> PositionBias:
     """The position bias of users who look at position p with probability 1/p, after n impressions of `SwapRanker`."""
-    train = queries_of([parts(folder)[(fold + i) % 5] for i in range(3)])
-    drawn = np.random.default_rng([seed, fold, 7]).integers(len(train), size=n)
-    number = 1000 * fold + seed
-    who, block = user("position", max_grade=2, seed=1_000_000 + number), queries_in_one(train)
-    draws, learner = chance(block, drawn, who, number, counted=True), beginner(train[0][0].shape[1])
-    swap_rounds(block, draws, *tables(who, 3), True, 0.1, learner, 0, n, np.empty(n))
-    bias = PositionBias(K)
-    bias._wins = learner.wins
+    model, bias = SwapRanker(PlackettLuce(K, seed=1000 * fold + seed)), PositionBias(K)
+    for _, clicks in impressions(model, folder, Trial("position", K, fold, seed, n)):
+        bias.update(clicks)
     return bias
 
 
@@ -63,7 +52,7 @@ def position_bias(folder: Path, n: int = 10_000, seeds: Sequence[int] = (10, 11,
     return f"""## Position bias
 
 Users who look at position p with probability 1/p. Mean |log error| of `PositionBias` after {n:,} impressions of `SwapRanker()`:
-{level(errors, 3)}; {min(errors):.3f} to {max(errors):.3f} in {len(errors)} runs.
+{Spread.of(errors):.3f}; {min(errors):.3f} to {max(errors):.3f} in {len(errors)} runs.
 
 ![Position bias of one run, with its interval](clicks_position_bias.png)
 """
@@ -80,19 +69,12 @@ def main() -> None:
         raise SystemExit(f"no data: {folder}")
     kept = Kept(chosen.keep)
     section = {
-        "bar": lambda: beside_others(folder, chosen.minutes, kept),
+        "bar": lambda: bar(folder, chosen.minutes, kept),
         "bias": lambda: position_bias(folder),
         "logs": lambda: of_logs(folder, kept),
-        "peers": lambda: beside_peers(folder, chosen.minutes, kept),
-        "tenants": lambda: of_tenants(kept),
+        "peers": lambda: peers(folder, chosen.minutes, kept),
     }[chosen.part]
     save_result("clicks", section(), part=True)
-
-
-def level(values: Sequence[float], digits: int) -> str:
-    """Mean and its standard error."""
-    error = statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else float("nan")
-    return f"{statistics.fmean(values):.{digits}f} ± {error:.{digits}f}"
 
 
 if __name__ == "__main__":

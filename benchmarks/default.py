@@ -1,24 +1,22 @@
 """Is one default enough? Eight streams, the default without a setting and what people might choose instead.
 
-    python -m benchmarks.default [--queries 600] [--orders 2] [--streams mq2008 ...] [--other PYTHON] [--keep FILE]
+    python -m benchmarks.default [--queries 600] [--orders 2] [--streams mq2008 ...] [--keep FILE]
 
 On development data alone (`benchmarks/_development.py`). Every online ranker learns the queries to learn from once, then ranks
 the held-out ones. LightGBM is trained on all of the former: first its rounds are chosen on the last fifth of them, then it is
-trained again with these rounds on all. PYTHON is the interpreter of another checkout's environment, whose default and blends
-are compared. `--keep` continues from the streams that FILE has.
+trained again with these rounds on all. `--keep` continues from the streams that FILE has.
 """
 
-import json
 import time
 from collections.abc import Callable
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from benchmarks._common import environment, parser, save, table
 from benchmarks._development import STREAMS, Query, parts_of
-from benchmarks._other import OtherModel, add_other, commit_of
+from benchmarks._kept import Kept, add_keep
 from online_rank import (
     AdditiveRanker,
     BlendRanker,
@@ -40,26 +38,9 @@ CONTESTANTS: dict[str, Callable[[], Any]] = {
     "map \\| PerceptronRanker()": lambda: StreamQuantileMap() | PerceptronRanker(),
     "scaler \\| PerceptronRanker()": lambda: StreamScaler() | PerceptronRanker(),
 }
-#: Models of another checkout; its blends take no sparse rows, and were too slow where there are many features.
-OTHERS = {
-    "map \\| PerceptronRanker()": "StreamQuantileMap() | PerceptronRanker()",
-    "BlendRanker('light')": "BlendRanker('light')",
-    "BlendRanker()": "BlendRanker()",
-}
-TOO_WIDE = ("yeast", "text")
 #: Text stays sparse: it has another scaler.
 SPARSE = {"scaler \\| PerceptronRanker()": lambda: MaxAbsStreamScaler() | PerceptronRanker()}
 MOST_ROUNDS = 300
-
-
-def contestants_of(stream: str, other: Path | None) -> dict[str, Callable[[], Any]]:
-    """Who learns a stream."""
-    made = CONTESTANTS | (SPARSE if stream == "text" else {})
-    if other is not None:
-        for name, expression in OTHERS.items():
-            if "Blend" not in name or stream not in TOO_WIDE:
-                made[f"{name} of {commit_of(other)}"] = lambda expression=expression: OtherModel(other, expression)
-    return made
 
 
 def taught(make: Callable[[], Any], train: list[Query]) -> Any:
@@ -97,27 +78,20 @@ def trained(train: list[Query]) -> Scores:
     return lambda X: model.predict(matrix([(X, X)]))
 
 
-def measured(stream: str, n_queries: int, orders: int, other: Path | None) -> dict[str, Any]:
+def measured(stream: str, n_queries: int, orders: int) -> dict[str, Any]:
     """NDCG@10 of each held-out query by everybody, and milliseconds a query learned, processor time."""
     ndcg = measure("ndcg@10")
-    makers = contestants_of(stream, other)
+    makers = CONTESTANTS | (SPARSE if stream == "text" else {})
     values: dict[str, list[float]] = {name: [] for name in (*makers, LIGHTGBM)}
     seconds, n_learned = dict.fromkeys(values, 0.0), 0
     for order in range(orders):
         for train, held_out in parts_of(stream, n_queries, order):
             n_learned += len(train)
             for name in values:
-                start, model = time.process_time(), None
-                if name == LIGHTGBM:
-                    scores = trained(train)
-                else:
-                    model = taught(makers[name], train)
-                    scores = model.predict_one
-                apart = isinstance(model, OtherModel)
-                seconds[name] += model.seconds if apart else time.process_time() - start
+                start = time.process_time()
+                scores = trained(train) if name == LIGHTGBM else taught(makers[name], train).predict_one
+                seconds[name] += time.process_time() - start
                 values[name] += [ndcg.value(np.asarray(scores(X)), y) for X, y in held_out if y.any()]
-                if apart:
-                    model.close()
         print(
             f"{stream}: order {order + 1} of {orders}", {name: round(np.mean(v), 4) for name, v in values.items()}, flush=True
         )
@@ -138,19 +112,14 @@ def main() -> None:
     arguments.add_argument("--queries", type=int, default=600)
     arguments.add_argument("--orders", type=int, default=2)
     arguments.add_argument("--streams", nargs="+", default=[*STREAMS], choices=STREAMS)
-    arguments.add_argument("--keep", type=Path, metavar="FILE")
-    add_other(arguments)
+    add_keep(arguments)
     chosen = arguments.parse_args()
-    kept = json.loads(chosen.keep.read_text()) if chosen.keep and chosen.keep.exists() else {}
-    for stream in chosen.streams:
-        if stream not in kept:
-            kept[stream] = measured(stream, chosen.queries, chosen.orders, chosen.other)
-            if chosen.keep:
-                chosen.keep.write_text(json.dumps(kept))
-    columns = [cells(kept[stream]) for stream in chosen.streams]
+    kept = Kept(chosen.keep)
+    found = {stream: kept.part(stream, partial(measured, stream, chosen.queries, chosen.orders)) for stream in chosen.streams}
+    columns = [cells(found[stream]) for stream in chosen.streams]
     names = [*dict.fromkeys(name for column in columns for name in column)]
     rows = [[name, *(column.get(name, "") for column in columns)] for name in names]
-    milliseconds = [kept[stream]["milliseconds"] for stream in chosen.streams]
+    milliseconds = [found[stream]["milliseconds"] for stream in chosen.streams]
     spent = [[name, *(f"{own[name]:.2f}" if name in own else "" for own in milliseconds)] for name in names]
     save("default", page(chosen, rows, spent))
 
@@ -162,7 +131,6 @@ def page(chosen: Any, rows: list[list[str]], spent: list[list[str]]) -> str:
 NDCG@10 of held-out queries of development data, after one pass over {chosen.queries} queries (mq2008, lightgbm: over the
 training part), {chosen.orders} orders; in parentheses what the default is better by, ± the standard error of the difference,
 paired over queries. Text of 20,000 words is behind `MaxAbsStreamScaler` where it is scaled, and passes the map as it is.
-Blends of another commit are not run on yeast (14 labels x 103 attributes) and text: they take no such matrix of features.
 {environment("lightgbm")}
 
 {table(["", *chosen.streams], rows)}

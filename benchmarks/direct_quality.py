@@ -1,24 +1,21 @@
 """How do the systems of two papers do under one protocol? NDCG@10, MAP and run times: every row of the DirectRanker
-paper's tables ([DR], section 4.4), and classification and regression compared with ranking as in [LW].
+paper's tables ([DR], section 4.4).
 
-    python -m benchmarks.direct_quality [FOLDER ...] [--threshold 1] [--forest] [--keep FILE]
+    python -m benchmarks.direct_quality [FOLDER ...] [--threshold 1] [--keep FILE]
 
 FOLDER: as in `benchmarks.quality`; without one, `../shared/data/mq2008`. Grades are binarised (relevant from the threshold on:
 1 for MQ2007 and MQ2008, 2 for MSLR), queries without a relevant document left out, features mapped to a normal distribution of
 standard deviation 1/3 by the quantiles of the training part. Settings come from a grid search inside the training part alone: a
 fifth of its queries is held out, the setting with the best NDCG@10 there learns from the whole part, and is tested once.
-`--forest` adds river's adaptive random forests, which take minutes. With `--keep` an interrupted run continues where it
-stopped.
+With `--keep` an interrupted run continues where it stopped.
 
 The published figures of the evolution strategies are far below all others, as a protocol's are that counts queries without a
 relevant document as 0. A separate table follows that protocol: graded, features as they come, all queries.
 
 [DR] Köppel et al., *Pairwise Learning to Rank by Neural Networks Revisited*, 2019.
 [IL] Ibrahim & Landa-Silva, *ES-Rank*, 2017, and their later initialisations, as [DR] quotes them.
-[LW] Li & Wu, *Application of Neural Networks in Ranking*.
 """
 
-import importlib
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -26,15 +23,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from river import forest, linear_model
 
-from benchmarks._baselines import AdaRank, ESRank, Pointwise, RankingSVM, TrainingNDCG, XGBoost
+from benchmarks._baselines import AdaRank, ESRank, RankingSVM, TrainingNDCG, XGBoost
 from benchmarks._common import environment, parser, save, table
 from benchmarks._data import MQ2008, Fold, data_folder, folds, shuffled
 from benchmarks._kept import Kept, add_keep
 from benchmarks._models import LambdaMART
 from benchmarks.quality import ndcg
-from online_rank import DirectRanker, GradientRanker, PairwiseRanker, PerceptronRanker, PointwiseRanker
+from online_rank import DirectRanker, GradientRanker, PerceptronRanker
 from online_rank.metrics import MAP
 from online_rank.query import query_offsets
 from online_rank.stream import Documents
@@ -98,45 +94,6 @@ RANKERS = {
     ),
     "Rank LR (linear RankNet)": Method(lambda: GradientRanker("logistic"), passes=(1, 5)),
 }
-
-
-def scikit_learn(module: str, name: str, **settings: Any) -> Callable[..., Pointwise]:
-    """A pointwise ranker by an estimator of scikit-learn."""
-    return lambda **chosen: Pointwise(getattr(importlib.import_module(f"sklearn.{module}"), name)(**settings, **chosen))
-
-
-NETWORK = {"hidden_layer_sizes": (70, 5), "random_state": 0, "max_iter": 60}
-SLOPES = tuple({"alpha": alpha} for alpha in (1e-3, 1e-1))
-
-#: [LW]'s rows: the grade as a class or as a number, document by document.
-POINTWISE = {
-    "Class LR": Method(
-        scikit_learn("linear_model", "LogisticRegression", max_iter=1000), tuple({"C": c} for c in (0.01, 0.1, 1.0))
-    ),
-    "Class NN": Method(scikit_learn("neural_network", "MLPClassifier", **NETWORK), SLOPES),
-    "Class RF": Method(scikit_learn("ensemble", "RandomForestClassifier", min_samples_leaf=5, n_jobs=1, random_state=0)),
-    "Class Boost": Method(
-        scikit_learn("ensemble", "HistGradientBoostingClassifier", random_state=0),
-        tuple({"max_iter": n, "max_leaf_nodes": 8} for n in (30, 100)),
-    ),
-    "Reg LR": Method(scikit_learn("linear_model", "Ridge"), tuple({"alpha": alpha} for alpha in (1.0, 100.0))),
-    "Reg NN": Method(scikit_learn("neural_network", "MLPRegressor", **NETWORK), SLOPES),
-    "Reg RF": Method(scikit_learn("ensemble", "RandomForestRegressor", min_samples_leaf=5, n_jobs=1, random_state=0)),
-    "Reg Boost": Method(
-        scikit_learn("ensemble", "HistGradientBoostingRegressor", random_state=0),
-        tuple({"max_iter": n, "max_leaf_nodes": 8} for n in (30, 100)),
-    ),
-    "Class LR, river, one pass": Method(lambda: PointwiseRanker(linear_model.LogisticRegression())),
-    "Reg LR, river, one pass": Method(lambda: PointwiseRanker(linear_model.LinearRegression())),
-    "Class LR on differences, river, one pass": Method(lambda: PairwiseRanker(linear_model.LogisticRegression(), seed=0)),
-}
-FOREST = {
-    "Class RF, river, one pass": Method(lambda: PointwiseRanker(forest.ARFClassifier(n_models=5, seed=0))),
-    "Reg RF, river, one pass": Method(lambda: PointwiseRanker(forest.ARFRegressor(n_models=5, seed=0))),
-}
-
-#: Rows of the first table that stand in the second too.
-BESIDE = ("RankNet", "DirectRanker", "Rank LR (linear RankNet)")
 
 
 def prepared(block: Documents, threshold: int, reference: np.ndarray) -> Documents:
@@ -205,12 +162,11 @@ class Row(NamedTuple):
     name: str
     folds: np.ndarray
 
-    def cells(self, published: str | None = None) -> tuple[str, ...]:
+    def cells(self, published: str = "") -> tuple[str, ...]:
         mean = self.folds.mean(axis=0)
         spread = self.folds.std(axis=0, ddof=1) if len(self.folds) > 1 else np.zeros(4)
         quality = (f"{m:.3f} ± {s:.3f}" for m, s in zip(mean[:2], spread, strict=False))
-        between = () if published is None else (published,)
-        return (self.name, *quality, *between, f"{mean[2]:.1f}", f"{mean[3]:.2f}")
+        return (self.name, *quality, published, f"{mean[2]:.1f}", f"{mean[3]:.2f}")
 
 
 def compiled(method: Method, block: Documents) -> None:
@@ -266,7 +222,6 @@ def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("folders", nargs="*", type=Path, metavar="FOLDER")
     arguments.add_argument("--threshold", type=int, default=1)
-    arguments.add_argument("--forest", action="store_true")
     add_keep(arguments)
     chosen = arguments.parse_args()
     kept = Kept(chosen.keep)
@@ -278,17 +233,11 @@ def main() -> None:
         parts = [Fold(*(prepared(block, chosen.threshold, fold.train.X) for block in (fold.train, fold.test))) for fold in raw]
         published = PUBLISHED.get(folder.name, {})
         rankers = measured(RANKERS, parts, kept, folder.name)
-        pointwise = measured(POINTWISE | (FOREST if chosen.forest else {}), parts, kept, folder.name)
         header = ["method", "NDCG@10", "MAP", "published, NDCG@10 / MAP", "search, s", "training, s"]
         first = [row.cells(published.get(name.partition(",")[0], "")) for name, row in rankers.items()]
-        second = [row.cells() for row in (*(rankers[name] for name in BESIDE), *pointwise.values())]
         sections.append(f"""## {folder.name}, {len(parts)} folds
 
 {table(header, first)}
-
-### Classes and numbers document by document, compared with rankers ([LW])
-
-{table([*header[:3], *header[4:]], second)}
 
 ### The evolution strategies, all queries counted
 
@@ -303,10 +252,8 @@ AdaRank, the logs of RankLib that the authors of [DR] publish with their code.
 The protocol of the DirectRanker's paper [DR]: binarised grades, Gaussian features, inner grid search over the training part
 only; mean over folds ± standard deviation over folds. Times are seconds a fold. *Published* values are from [DR]'s tables, not
 measured here. [DR] quotes the ones of ES-Rank, IESR-Rank and IESVM-Rank from [IL]; their level suggests a protocol that counts
-queries without a relevant document as 0 (see the last table). Table 1 of [LW] is NDCG@10 of these same rows on MSLR-WEB10K, so
-it is not shown next to another data set; see also [images](images.md). {kept.code} {
-            environment("lightgbm", "xgboost-cpu", "scikit-learn")
-        }
+queries without a relevant document as 0 (see the last table). {kept.code}
+{environment("lightgbm", "xgboost-cpu", "scikit-learn")}
 
 {(chr(10) * 2).join(sections)}
 """,

@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks._common import RESULTS, environment, parser, save, table
-from benchmarks._data import LIGHTGBM, MQ2008, data_folder, folds, offsets_of
 from online_rank import AdditiveRanker, measure
 from online_rank.plot._style import COLOURS, GREY
 
@@ -70,21 +69,10 @@ def shop(seed: int) -> Task:
     return Task([*columns, "brand"], *first, *second)
 
 
-def of_file(name: str) -> Task:
-    """The first fold of a data set."""
-    fold = next(folds(data_folder() / name))
-    names = [str(j + 1) for j in range(fold.train.X.shape[1])]
-    parts = [(list(part.X.T.copy()), part.y, offsets_of(part)) for part in (fold.train, fold.test)]
-    return Task(names, *parts[0], *parts[1])
-
-
 def queries_of(columns: list[np.ndarray], names: list[str], offsets: np.ndarray) -> list[Any]:
-    """Queries as our rankers take them: arrays, or dicts if a column has texts."""
-    if any(column.dtype == object for column in columns):
-        rows = [dict(zip(names, values, strict=True)) for values in zip(*(column.tolist() for column in columns), strict=True)]
-        return [rows[a:b] for a, b in itertools.pairwise(offsets)]
-    X = np.stack(columns, axis=1)
-    return [X[a:b] for a, b in itertools.pairwise(offsets)]
+    """Queries as our rankers take them."""
+    rows = [dict(zip(names, values, strict=True)) for values in zip(*(column.tolist() for column in columns), strict=True)]
+    return [rows[a:b] for a, b in itertools.pairwise(offsets)]
 
 
 def online(task: Task, **options: Any) -> tuple[np.ndarray, float, AdditiveRanker]:
@@ -216,26 +204,17 @@ def main() -> None:
     arguments.add_argument("--ebm", type=Path, required=True, help="the Python of an environment with interpret")
     arguments.add_argument("--seeds", type=int, default=5, help="shops")
     arguments.add_argument("--bags", type=int, help="bags of an EBM, each a model; the default is InterpretML's, 14")
-    arguments.add_argument("--only", choices=("shop", "files"), help="one part")
     given = arguments.parse_args()
-    if given.only != "files":
-        pooled: dict[str, list[tuple[np.ndarray, float]]] = {}
-        picture = ""
-        for seed in range(given.seeds):
-            task = shop(seed)
-            grid = grid_of(task)
-            found, curves, told = contestants(task, given.ebm, given.bags, grid)
-            picture = picture or drawn(curves, told, grid)
-            for name, one in found.items():
-                pooled.setdefault(name, []).append(one)
-            save("ebm", f"{_HEAD}\n\n## A shop whose truth is known\n\n{_of_shops(pooled, seed + 1, picture)}", part=True)
-    if given.only != "shop":
-        for name in (MQ2008, LIGHTGBM):
-            if (data_folder() / name).exists():
-                task = of_file(name)
-                found, _, _ = contestants(task, given.ebm, given.bags, task.test)
-                text = f"The first fold, training and test part.\n\n{table(_HEADER, rows_of(found))}"
-                save("ebm", f"{_HEAD}\n\n## {name}\n\n{text}", part=True)
+    pooled: dict[str, list[tuple[np.ndarray, float]]] = {}
+    picture = ""
+    for seed in range(given.seeds):
+        task = shop(seed)
+        grid = grid_of(task)
+        found, curves, told = contestants(task, given.ebm, given.bags, grid)
+        picture = picture or drawn(curves, told, grid)
+        for name, one in found.items():
+            pooled.setdefault(name, []).append(one)
+        save("ebm", f"{_HEAD}\n\n## A shop whose truth is known\n\n{_of_shops(pooled, seed + 1, picture)}", part=True)
 
 
 def _of_shops(pooled: dict[str, list[tuple[np.ndarray, float]]], n: int, picture: str) -> str:

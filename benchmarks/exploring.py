@@ -1,15 +1,12 @@
-"""What does exploring within a budget cost users, how soon does a model take over from today's ranking, and what disturbs it?
+"""What does exploring within a budget cost users, and how soon is a model better than today's ranking?
 
-    python -m benchmarks.exploring --part budget|shop|wrong|gains|pins|clients
+    python -m benchmarks.exploring --part budget|wrong|gains
 
 - budget: the expected DCG@k of the lists as a share of the greedy list's, for the worst relevance: over all orders of up to 6
   documents, and by draws for real queries (MQ2008).
-- shop: users meet the lists of `serve --from-today` (`from_today`). A query has 30 documents with 8 features; today's score
-  knows half of the truth. Value is DCG@10 of what was shown, by true grades.
-- wrong: today's ranking is the truth, and the model sees noise: how often it takes over all the same.
-- gains: how many lists a gain of .02 NDCG takes at given click rates, before and after, and what each idea brings.
-- pins: a log with pins and exclusions, before the draw or after it, next to a clean log.
-- clients: one that clicks at random, and one that always clicks one document, with and without limits.
+- wrong: users meet the lists of `serve --from-today`, of 30 documents with 8 features. Today's ranking is the truth, and the
+  model sees noise: how often it takes over all the same.
+- gains: how many lists a gain of .02 NDCG takes at given click rates, before and after.
 """
 
 import functools
@@ -19,7 +16,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks._click_ideas import IDEAS, Idea
 from benchmarks._clicks_data import offline, parts, queries_of
 from benchmarks._common import parser, table
 from benchmarks._common import save as save_result
@@ -29,17 +25,15 @@ from online_rank import ClickRidge, PlackettLuce, StreamQuantileMap, SwapRanker
 from online_rank.feedback import Impression
 from online_rank.query import read_query
 from online_rank.serving.challenge import drafted_by_challenge, from_today
-from online_rank.serving.service_state import MOST_EVIDENCE
 from online_rank.stream.clicks import User, user
 
-PARTS = ("budget", "shop", "wrong", "gains", "pins", "clients")
+PARTS = ("budget", "wrong", "gains")
 USERS = ("perfect", "navigational", "informational", "trust", "position")
 BUDGETS = ((0.9, 0.0), (0.9, 0.01), (0.95, 0.0), (0.95, 0.01), (0.98, 0.0), (0.98, 0.01), (0.99, 0.0), (0.99, 0.005))
 SHOWN = (1, 2, 5, 10, 20)
 K, DOCUMENTS, FEATURES, GRADES = 10, 30, 8, (0.6, 0.85)
 #: Today's ranking, by the first column.
 TODAY = (1.0, *[0.0] * FEATURES)
-DISCOUNTS = 1.0 / np.log2(np.arange(2.0, K + 2.0))
 
 
 class Shop:
@@ -78,46 +72,6 @@ class Rare(NamedTuple):
         if np.random.default_rng([t, 75]).random() >= self.rate:
             return shown.clicked([])
         return self.who.clicks(shown, y, t)
-
-
-class Live(NamedTuple):
-    """What became of a run: value of each list and of today's, when the models changed places, and both at the end."""
-
-    value: np.ndarray
-    today: np.ndarray
-    turns: list[int]
-    serving: Any
-    learner: Any
-
-
-def worth(y: np.ndarray, order: Sequence[Any]) -> float:
-    """DCG@10 of a list."""
-    gains = 2.0 ** y[list(order[:K])] - 1.0
-    return float(gains @ DISCOUNTS[: len(gains)])
-
-
-def live(shop: Shop, who: Any, n: int, seed: int, keep: float, hide: bool = False) -> Live:
-    """Serve n lists as a service with `--from-today` does."""
-    learner = beginner()
-    serving, challenge = from_today(TODAY, learner, keep=keep, k=K, seed=seed)
-    value, today, turns = np.empty(n), np.empty(n), []
-    for t, (X, y) in enumerate(shop.queries(seed, n)):
-        if hide:  # The model sees noise.
-            X = np.column_stack((X[:, 0], np.random.default_rng([seed, t]).normal(size=(DOCUMENTS, FEATURES))))
-        shown = serving.show_one(X)
-        shown = challenge.drafted(shown, serving, read_query(X)) or shown
-        challenge.n_asked += 1
-        clicks = who.clicks(shown, y, t)
-        value[t], today[t] = worth(y, shown.order), worth(y, np.argsort(-X[:, 0], kind="stable"))
-        if not drafted_by_challenge(clicks):
-            serving.learn_one(X, clicks)
-            challenge.learn(X, clicks)
-            continue
-        challenge.count(clicks)
-        if challenge.is_won:
-            serving, challenge = challenge.model, challenge.turned(serving, 0)
-            turns.append(t + 1)
-    return Live(value, today, turns, serving, learner)
 
 
 def of_budget(draws: int) -> str:
@@ -193,42 +147,6 @@ def drawn_shares(
     return shares.mean(axis=0), shares.std(axis=0) / np.sqrt(draws)
 
 
-def of_shop(n: int, seeds: Sequence[int], kept: Kept) -> str:
-    """Users of five kinds at two budgets."""
-    rows = []
-    for keep, name in itertools.product((0.95, 0.99), USERS):
-        asked = [(keep, name, n, seed) for seed in seeds]
-        found = [kept.part(" ".join(map(str, ("shop", *given))), functools.partial(shop_run, *given)) for given in asked]
-        before, served, learned = (np.array([run[i] for run in found]) for i in (0, 1, 2))
-        turns = [run[3] for run in found]
-        blocks = np.array([run[4] for run in found]).mean(axis=0)
-        first = ", ".join(f"{t[0]:,}" if t else f"> {n:,}" for t in turns)
-        back = sum(max(len(t) - 1, 0) for t in turns)
-        value = " ".join(f"{share:.2f}" for share in blocks)
-        rows.append((f"{keep:g}", name, f"{before.mean():.3f}", level(served), level(learned), first, back, value))
-    head = ("keep", "users", "today", "served at the end", "learned", "take-over after lists", "later turns", "value")
-    return f"""## A shop
-
-{n:,} live lists, {len(seeds)} seeds. NDCG@10 on the true grades of 500 held-back queries: of today's ranking, of what serves
-at the end, and of the model that learns. Value: DCG@10 of what users saw in each 1,000 lists as a share of today's for the
-same queries.
-
-{table(head, rows)}
-"""
-
-
-def shop_run(keep: float, name: str, n: int, seed: int) -> list[Any]:
-    """Today's NDCG, that served and that learned, the exchanges, and the value of each 1,000 lists."""
-    shop = Shop(seed)
-    run = live(shop, user(name, max_grade=2, seed=seed), n, seed, keep)
-    held_back = list(shop.queries(seed + 10_000, 500))
-    ndcg = [offline(scores, held_back) for scores in (lambda X: X[:, 0], run.serving.predict_one, run.learner.predict_one)]
-    blocks = [
-        float(v.sum() / t.sum()) for v, t in zip(np.split(run.value, n // 1000), np.split(run.today, n // 1000), strict=True)
-    ]
-    return [*ndcg, run.turns, blocks]
-
-
 def of_wrong(runs: int, n: int, kept: Kept) -> str:
     """How often a model that sees noise takes over from the truth."""
     found = [kept.part(f"wrong 0.95 {n} {i}", functools.partial(wrong_run, n, i)) for i in range(runs)]
@@ -242,14 +160,29 @@ Today's ranking is by the truth; the other features are noise. Users of five kin
 
 
 def wrong_run(n: int, seed: int) -> int:
-    """How often a model that sees noise and today's ranking, which is the truth, changed places."""
-    who = user(USERS[seed % len(USERS)], max_grade=2, seed=seed)
-    return len(live(Shop(seed, known=1.0), who, n, seed, 0.95, hide=True).turns)
+    """How often a model that sees noise and today's ranking, which is the truth, change places in n lists of a service."""
+    shop, who = Shop(seed, known=1.0), user(USERS[seed % len(USERS)], max_grade=2, seed=seed)
+    serving, challenge = from_today(TODAY, beginner(), keep=0.95, k=K, seed=seed)
+    turns = 0
+    for t, (X, y) in enumerate(shop.queries(seed, n)):
+        X = np.column_stack((X[:, 0], np.random.default_rng([seed, t]).normal(size=(DOCUMENTS, FEATURES))))
+        shown = serving.show_one(X)
+        clicks = who.clicks(challenge.drafted(shown, serving, read_query(X)) or shown, y, t)
+        challenge.count_list()
+        if not drafted_by_challenge(clicks):
+            serving.learn_one(X, clicks)
+            challenge.learn(read_query(X), clicks)
+            continue
+        challenge.count(clicks)
+        if challenge.is_won:
+            serving, challenge = challenge.model, challenge.turned(serving, 0)
+            turns += 1
+    return turns
 
 
 def of_gains(n: int, seeds: Sequence[int], kept: Kept) -> str:
     """How many lists a gain of .02 takes."""
-    rows, ideas = [], []
+    rows = []
     for known, rate in itertools.product((0.5, 0.9), (0.01, 0.03, 0.1)):
         asked = [(known, rate, n, seed) for seed in seeds]
         found = [kept.part(" ".join(map(str, ("gains", *given))), functools.partial(gain_run, *given)) for given in asked]
@@ -259,7 +192,6 @@ def of_gains(n: int, seeds: Sequence[int], kept: Kept) -> str:
             lists = [middle([run[name][i] for run in found], n) for i in (0, 1)]
             more = "" if name == BEFORE else level(gained[name] - gained[BEFORE])
             rows.append((*setting, name, *lists, level(gained[name]), more))
-        ideas.append((*setting, *(level(gained[name]) for name in [*IDEAS, AFTER])))
     head = ("today knows", "users who look", "the model", "first .02 better", ".02 better from", f"gain after {n:,}", "paired")
     return f"""## Gains
 
@@ -270,12 +202,6 @@ median, least and most of {len(seeds)} seeds. Both are behind a quantile map; `{
 today's score.
 
 {table(head, rows)}
-
-What each idea brings: the same gain after {n:,} lists, of learners that begin with today's score. *Exchanges*: evidence from
-drawn exchanges of two documents alone. *Lists*: from each document against what stands at its position on average. *First
-order*: steps along the gradient in place of a regression. *Positions alike*: not weighted by the variance of their clicks.
-
-{table(("today knows", "users who look", *IDEAS, AFTER), ideas)}
 """
 
 
@@ -302,22 +228,16 @@ def gain_run(known: float, rate: float, n: int, seed: int) -> dict[str, tuple[in
     shop, who = Shop(seed, known=known), Rare(user("navigational", max_grade=2, seed=seed), rate)
     held_back = list(shop.queries(seed + 10_000, 300))
     models = {name: make() for name, make in LEARNERS.items()}
-    ideas = {name: Idea(FEATURES + 1, **settings) for name, settings in IDEAS.items()}
     serving, _ = from_today(TODAY, beginner(), keep=0.95, k=K, seed=seed)
     today = offline(lambda X: X[:, 0], held_back)
-    gains: dict[str, list[float]] = {name: [] for name in (*models, *ideas)}
+    gains: dict[str, list[float]] = {name: [] for name in models}
     for t, (X, y) in enumerate(shop.queries(seed, n), start=1):
         clicks = who.clicks(serving.show_one(X), y, t)
         for model in models.values():
             model.learn_one(X, clicks)
-        for idea in ideas.values():
-            idea.learn(X, clicks)
         if t % 500 == 0:
             for name, model in models.items():
                 gains[name].append(offline(model.predict_one, held_back) - today)
-            for name, idea in ideas.items():
-                weights = idea.weights
-                gains[name].append(offline(lambda X, w=weights: X @ w, held_back) - today)
     return {name: (*reached(found), found[-1]) for name, found in gains.items()}
 
 
@@ -327,88 +247,6 @@ def reached(gains: Sequence[float]) -> tuple[int, int]:
     first = 500 * (enough.index(True) + 1) if any(enough) else 0
     lasting = len(enough) - next((i for i, fine in enumerate(reversed(enough)) if not fine), len(enough))
     return first, 500 * (lasting + 1) if lasting < len(enough) else 0
-
-
-def of_pins(n: int, seeds: Sequence[int]) -> str:
-    """What is learned from a log with pins and exclusions."""
-    ways = ("clean", "before the draw", "after the draw, left out", "after the draw, learned")
-    found = {way: [pins_run(way, n, seed) for seed in seeds] for way in ways}
-    clean = np.array([weights for weights, _ in found["clean"]])
-    rows = [
-        (way, level([ndcg for _, ndcg in runs]), level(np.linalg.norm(np.array([w for w, _ in runs]) - clean, axis=1)))
-        for way, runs in found.items()
-    ]
-    return f"""## Pins and exclusions
-
-{n:,} lists of position users, of which 20 % have the document of lowest score pinned to place 2 and 10 % exclude the first one;
-{len(seeds)} seeds. NDCG@10 on 500 held-back queries, and the distance of the weights, of length 1, from the weights of the
-clean log.
-
-{table(("pins and exclusions", "NDCG@10", "distance"), rows)}
-"""
-
-
-def pins_run(way: str, n: int, seed: int) -> tuple[np.ndarray, float]:
-    """The weights that are learned, of length 1, and their NDCG on held-back queries."""
-    shop, who, chance = Shop(seed), user("position", max_grade=2, seed=seed), np.random.default_rng([seed, 76])
-    policy, model = PlackettLuce(K, keep=0.9, seed=seed), ClickRidge(TODAY)
-    for t, (X, y) in enumerate(shop.queries(seed, n)):
-        kind, greedy = chance.random(), np.argsort(-X[:, 0], kind="stable").tolist()
-        pinned = {2: greedy[-1]} if kind < 0.2 and way != "clean" else {}
-        excluded = greedy[:1] if 0.2 <= kind < 0.3 and way != "clean" else []
-        if way in ("clean", "before the draw"):
-            shown = policy.show(X[:, 0], t, pinned=pinned, excluded=excluded)
-            page = Impression(shown.page)
-            clicked = [d for d, gain in zip(page.order, who.clicks(page, y, t).gains, strict=True) if gain]
-            model.learn_one(X, shown.clicked(clicked))
-            continue
-        shown = policy.show(X[:, 0], t)
-        order = [d for d in shown.order if d not in {*pinned.values(), *excluded}]
-        for place, document in pinned.items():
-            order.insert(place - 1, document)
-        order = [*order, *[d for d in greedy if d not in order and d not in excluded]][:K]
-        clicked = [d for d, gain in zip(order, who.clicks(Impression(tuple(order)), y, t).gains, strict=True) if gain]
-        if tuple(order) == shown.order or way.endswith("learned"):
-            model.learn_one(X, Impression(tuple(order)).clicked(clicked))
-    return model.weights / np.linalg.norm(model.weights), offline(model.predict_one, list(shop.queries(seed + 10_000, 500)))
-
-
-def of_clients(n: int, seeds: Sequence[int]) -> str:
-    """What users lose to clients that click without a look."""
-    rows = []
-    for client, limited in itertools.product(("none", "at random", "one document"), (False, True)):
-        if client == "none" and limited:
-            continue
-        found = [clients_run(client, limited, n, seed) for seed in seeds]
-        rows.append((client, "yes" if limited else "no", level([run[0] for run in found]), level([run[1] for run in found])))
-    return f"""## Clients that click without a look
-
-{n:,} lists in a day, drawn at keep .95 by a `ClickRidge` that begins with today's ranking, for navigational users. 30 % of the
-events are by one client, which clicks three documents at random, or always the document that has the largest first feature.
-With limits it gives {MOST_EVIDENCE} clicked documents a day. {len(seeds)} seeds. NDCG@10 on 500 held-back queries, and the
-mean DCG@10 of what users saw.
-
-{table(("client", "limits", "NDCG@10", "DCG@10 that users saw"), rows)}
-"""
-
-
-def clients_run(client: str, limited: bool, n: int, seed: int) -> tuple[float, float]:
-    """NDCG at the end, and what users saw."""
-    shop, who, chance = Shop(seed), user("navigational", max_grade=2, seed=seed), np.random.default_rng([seed, 77])
-    model, given, value = ClickRidge(TODAY, policy=PlackettLuce(K, keep=0.95, seed=seed)), 0, []
-    for t, (X, y) in enumerate(shop.queries(seed, n)):
-        shown = model.show_one(X)
-        if client == "none" or chance.random() >= 0.3:
-            value.append(worth(y, shown.order))
-            model.learn_one(X, who.clicks(shown, y, t))
-            continue
-        favoured = [int(np.argmax(X[:, 1]))]
-        clicked = chance.choice(shown.order, 3, replace=False).tolist() if client == "at random" else favoured
-        clicked = [document for document in clicked if document in shown.order]
-        if not limited or given < MOST_EVIDENCE:
-            given += max(1, len(clicked))
-            model.learn_one(X, shown.clicked(clicked))
-    return offline(model.predict_one, list(shop.queries(seed + 10_000, 500))), float(np.mean(value))
 
 
 def level(values: Sequence[float] | np.ndarray) -> str:
@@ -427,11 +265,8 @@ def main() -> None:
     kept, seeds = Kept(chosen.keep), range(chosen.runs or 5)
     section = {
         "budget": lambda: of_budget(chosen.lists or 100_000),
-        "shop": lambda: of_shop(chosen.lists or 10_000, seeds, kept),
         "wrong": lambda: of_wrong(chosen.runs or 200, chosen.lists or 2000, kept),
         "gains": lambda: of_gains(chosen.lists or 10_000, seeds, kept),
-        "pins": lambda: of_pins(chosen.lists or 5000, seeds),
-        "clients": lambda: of_clients(chosen.lists or 5000, seeds),
     }[chosen.part]
     save_result("exploring", section(), part=True)
 

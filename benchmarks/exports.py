@@ -9,7 +9,7 @@ all documents of it. "equal": within 1e-9; "float32": within 1e-5, where program
 is ranked otherwise if two documents further apart than 1e-6 stand in the other order. With `--keep`, models that FILE has are
 not measured again. Databases are in `tests/export`.
 
-`times`: what a query of 150 documents and 136 features takes. `leaves`: what changes where curves become trees. `shop`: the
+`times`: what a query takes. `leaves`: what changes where curves become trees. `shop`: the
 model of `train --for elasticsearch` compared with LightGBM. `served`: held-out queries through the
 engines themselves. `sizes`: what a model takes in each target, with trees and without.
 """

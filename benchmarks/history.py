@@ -1,28 +1,23 @@
 """What are rates and ages of documents worth as features, and does `History` keep them as well as counters made by hand?
 
-    python -m benchmarks.history [--days 15] [--queries 100] [--seeds 5] [--part quality|memory]
+    python -m benchmarks.history [--days 15] [--queries 100] [--seeds 5]
 
-**Quality.** A feed of 40 new documents a day, each of which lives for four days. The appeal of a document is hidden: a
+A feed of 40 new documents a day, each of which lives for four days. The appeal of a document is hidden: a
 quality, of which one feature shows half, a brand, and freshness, which wears off by half a logit a day. Each query has 20
 live documents, which the reader engages with or not (grades 1 and 0). Every query is ranked by what is known then; rankers
 that learn online then learn it. LightGBM's lambdarank is retrained after each day on all rows so far, with the counters
 as they were when each query was ranked, and serves the next day; on the first it has no model. Counters by hand are
 dictionaries in plain Python. Shown are means of NDCG@10 over the queries with a relevant document from the second day on,
 and differences paired over seeds.
-
-**Memory.** A million queries with a million documents, of which ten thousand are shown at a time, through a `History` that
-keeps 20,000 keys.
 """
 
 import collections
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from benchmarks._common import environment, parser, save, table
-from benchmarks._timing import megabytes
 from online_rank import AdditiveRanker, History, measure
 
 DAY = 86_400.0
@@ -167,44 +162,13 @@ difference over seeds ± its standard error. {environment("lightgbm")}
 """
 
 
-def memory(queries: int) -> str:
-    """The table of the memory."""
-    n_active, shown = queries // 100, 5
-    step, rng, rows = History(half_life="1d", max_keys=2 * n_active), np.random.default_rng(0), []
-    start = time.process_time()
-    for t in range(queries):
-        keys = (t + rng.integers(n_active, size=shown)).tolist()
-        x = {key: {} for key in keys}
-        step.learn_one(x, dict.fromkeys(x, t % 2), at=BEGIN + t)
-        if (t + 1) % (queries // 10) == 0:
-            rows.append([f"{t + 1:,}", f"{t + n_active:,}", f"{step.n_keys:,}", f"{step.n_left:,}", f"{megabytes('VmRSS'):.0f}",
-                         f"{1e6 * (time.process_time() - start) / (queries // 10):.0f}"])  # fmt: skip
-            print(*rows[-1], flush=True)
-            start = time.process_time()
-    header = ["queries", "documents so far", "keys", "left", "MB of the process", "µs a query"]
-    return f"""## Memory over a million documents
-
-{queries:,} queries of {shown} documents out of the {n_active:,} that are shown at the time;
-`History(max_keys={2 * n_active})`. {environment()}
-
-{table(header, rows)}
-"""
-
-
 def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--days", type=int, default=15)
     arguments.add_argument("--queries", type=int, default=100)
     arguments.add_argument("--seeds", type=int, default=5)
-    arguments.add_argument("--million", type=int, default=1_000_000, help="queries of the memory")
-    arguments.add_argument("--part", choices=("quality", "memory"))
     chosen = arguments.parse_args()
-    parts = []
-    if chosen.part != "memory":
-        parts.append(quality(chosen.days, chosen.queries, chosen.seeds))
-    if chosen.part != "quality":
-        parts.append(memory(chosen.million))
-    save("history", "# Rates and ages as features\n\n" + "\n".join(parts), part=chosen.part is not None)
+    save("history", "# Rates and ages as features\n\n" + quality(chosen.days, chosen.queries, chosen.seeds))
 
 
 if __name__ == "__main__":

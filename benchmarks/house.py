@@ -4,9 +4,10 @@
 
 A line of code is a line that holds part of a statement: blank lines, comments and docstrings do not count. A public name is a
 name that a public module lists in `__all__`; a name that several modules list counts once. An option counts once for each
-command of `online-rank` that takes it. `pyproject.toml` lists the parts. An import is wrong if the core imports a module
-of the service or of the studies, or the service one of the studies. A name crosses the wall if the service uses it of the core
-and no public module lists it. A private access is an attribute with an underscore that a test takes of anything but itself.
+command of `online-rank` that takes it. `pyproject.toml` lists the parts: core, service, engines, studies. An import is wrong if
+its part may not know the other (`benchmarks/_parts.py`). A name crosses a wall if the service, or the engines, use it of the
+core and no public module lists it. A private access is an attribute with an underscore that a test takes of anything but
+itself.
 `--root` counts the lines and imports of another checkout; names, options, parameters and classes always come from the package
 that is imported.
 
@@ -27,7 +28,7 @@ from typing import Any
 import online_rank
 from benchmarks._classes import hooks, hooks_of_one, rankers
 from benchmarks._common import parser, table
-from benchmarks._parts import Parts
+from benchmarks._parts import PARTS, Parts
 
 _ROOT = Path(__file__).parents[1]
 #: The modules that open or parse files of users. At 8e619ce: stream/ without clicks, synth, weblike, zipf and writing, and the
@@ -36,7 +37,6 @@ _READERS = (
     "_kernels/letor", "stream/source", "stream/letor", "stream/separated", "stream/tables", "stream/values", "stream/plan",
     "stream/rows", "stream/lists", "stream/reader", "stream/clicked", "stream/parts", "stream/trec",
 )  # fmt: skip
-PARTS = ("core", "service", "studies")
 _NO_CODE = {
     tokenize.COMMENT,
     tokenize.NL,
@@ -140,7 +140,7 @@ def main() -> None:
         ("of these in readers of files", sum(_lines_of_module(root / "online_rank" / f"{name}.py") for name in _READERS)),
         *((f"code lines of {folder}/", lines_of(root / folder)) for folder in ("tests", "benchmarks", "examples")),
         ("wrong imports between the parts", len(parts.wrong())),
-        ("names across the wall, from core to service", len(parts.across())),
+        *((f"names across the wall, from core to {part}", len(parts.across(part))) for part in ("service", "engines")),
         ("private accesses of tests", sum(private_accesses(path.read_text()) for path in sorted(tests.rglob("*.py")))),
         ("public names", len(public_names())),
         ("options of all commands", sum(map(len, options().values()))),

@@ -16,18 +16,16 @@ import numpy as np
 
 from benchmarks._common import environment, parser, save, table
 from benchmarks._data import data_folder
-from benchmarks._hybrid_checks import beginnings, certificate, engines, exports, robust
+from benchmarks._fusion_streams import fusion_stream
 from benchmarks._hybrid_clicks import Prepared, logs, strengths
 from benchmarks._hybrid_clicks import section as clicks
-from benchmarks._hybrid_ranx import EVERY, beside_ranx, costs
 from benchmarks._hybrid_vectors import click_strengths
 from benchmarks._hybrid_vectors import section as vectors
 from benchmarks._hybrid_vectors import strengths as cosine_strengths
-from benchmarks._kept import Kept, add_keep
 from benchmarks._retrievers import Fused, read, retrieved
 from online_rank import RunFeatures, hybrid
 from online_rank.base import ranker_of
-from online_rank.evaluate import Spread
+from online_rank.evaluate import Experiment, Spread
 from online_rank.rankers.fixed import FixedRanker
 from online_rank.rankers.rules import rule_weights
 
@@ -94,31 +92,21 @@ def paired(difference: np.ndarray) -> str:
 
 
 #: What can be measured alone; the page keeps its other sections.
-PARTS = (
-    *("grades", "ranx", "cost", "clicks", "beginnings", "strength", "logs"),
-    *("robust", "cosine", "cosine-clicks", "vectors", "exports", "engines", "certificate"),
-)
+PARTS = ("grades", "clicks", "beginnings", "strength", "logs", "cosine", "cosine-clicks", "vectors")
 
 
 def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--orders", type=int, default=20)
     arguments.add_argument("--part", choices=PARTS, default="grades")
-    arguments.add_argument(
-        "--runs", type=int, default=40, help="of users; half as many worlds, 250 times as many lists, 25 times as many streams"
-    )
-    add_keep(arguments)
+    arguments.add_argument("--runs", type=int, default=40, help="of users; half as many worlds")
     given = arguments.parse_args()
     alone = {
         "beginnings": beginnings,
-        "cost": costs,
         "strength": lambda: strengths(max(2, given.runs // 2)),
         "logs": lambda: logs(max(2, given.runs // 2)),
         "cosine": lambda: cosine_strengths(max(2, given.runs // 2)),
         "cosine-clicks": lambda: click_strengths(max(2, given.runs // 2)),
-        "robust": lambda: robust(max(2, given.runs // 2)),
-        "engines": lambda: engines(250 * given.runs),
-        "certificate": lambda: certificate(25 * given.runs),
     }
     if given.part in alone:
         save("hybrid", alone[given.part](), part=True)
@@ -131,10 +119,6 @@ def main() -> None:
     names = list(dict.fromkeys(name for query in queries for x in query.runs.documents.values() for name in x))
     if given.part == "clicks":
         save("hybrid", clicks([*map(prepared, queries)], given.runs), part=True)
-    elif given.part == "exports":
-        save("hybrid", exports(queries, names), part=True)
-    elif given.part == "ranx":
-        save("hybrid", ranx(queries, names, given.orders, Kept(given.keep)), part=True)
     else:
         save("hybrid", grades(queries, names, given.orders), part=True)
 
@@ -202,24 +186,27 @@ bound of `BlendRanker` says of what was served, from its account alone.
 """
 
 
-def ranx(queries: list[Fused], names: list[str], orders: int, kept: Kept) -> str:
-    """The sections on ranx: its methods compared with learned fusion, and costs."""
-    rules = {rule: by_rule(rule, names, queries) for rule in ("rrf", "minmax")}
-    cells, rows = Table(rules), []
-    for today in ("rrf", "minmax"):
-        learned = Learned(today, names, queries, orders)
-        rows.append(cells.row(f"`hybrid(runs, today={today!r})`", learned.values, learned.places, learned.seconds))
-    rows += beside_ranx(queries, names, orders, ndcg, cells.row, kept)
-    return f"""## Compared with ranx
+def beginnings(worlds: int = 6, first: int = 20) -> str:
+    """The section on the rule to begin with."""
+    names, rules = [f"r{r}" for r in range(5)], ("minmax", "zscore", "rrf")
+    features = RunFeatures(names, parts=("minmax", "zscore", "reciprocal_rank"))
+    models = {rule: features | FixedRanker(rule_weights(rule, names)) for rule in rules}
+    models |= {f"hybrid, {rule}": hybrid(names, today=rule) for rule in rules}
+    results = Experiment(models, lambda seed: fusion_stream(100, seed=seed), seeds=range(10, 10 + worlds)).run()
+    found = {way: [run.queries["ndcg@10"] for run in results.runs if run.model == way] for way in models}
+    rows = []
+    for way, values in found.items():
+        ahead = [own - base for own, base in zip(values, found["minmax"], strict=True)]
+        ahead = [x[~np.isnan(x)] for x in ahead]
+        parts = ([x[:first].mean() for x in ahead], [x.mean() for x in ahead], [x[len(x) // 2 :].mean() for x in ahead])
+        rows.append((way, *(f"{Spread.of(part):+.4f}" for part in parts)))
+    header = ("", f"first {first}, less min-max", "all 100, less min-max", "second half, less min-max")
+    return f"""## Which rule to begin with
 
-The fusion methods of ranx on min-max scores of the same lists. Those with parameters are optimised for NDCG@10, or estimated,
-on all past questions whenever {EVERY} more have come, over grids: weights by quarters (by halves for `w_bordafuse`), k by tens,
-gamma, phi and sigma by tenths, up to 20 segments and windows up to 20. Until then weights are equal, gamma is 1, phi .9,
-sigma .5, k 60, and what must be estimated ranks as `sum`. `w_condorcet` is left out: 50 ms a fusion and 70 combinations of
-weights make nearly an hour of each order. Orders of the questions: {orders}, the same for all rows; errors over questions.
-Processor time of one thread for a question, with learning or optimising, without compiling. {environment("ranx")}
+{worlds} synthetic fusion streams of 100 queries (`benchmarks/_fusion_streams.py`): NDCG@10 minus NDCG@10 of the mean of min-max
+scores, and its standard error over streams. Rank, then learn.
 
-{table(cells.header, rows)}
+{table(header, rows)}
 """
 
 

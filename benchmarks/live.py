@@ -1,14 +1,12 @@
-"""How good is what `serve --from-today` learns, how soon does it take over, and how often wrongly?
+"""How good is what `serve --from-today` learns, and how soon does it take over?
 
-    python -m benchmarks.live --part shop|taught|takeover|wrong --seeds 5 --keep FILE --other PYTHON
+    python -m benchmarks.live --part shop|taught|takeover --seeds 5 --keep FILE
 
 - shop: NDCG@10 of what serves and of what waits after some lists, of `ClickCurves` and of `ClickRidge` behind a quantile map,
-  which takes the numbers alone; and of `AdditiveRanker` after as many graded queries. Another checkout has rows: its
-  `from_today` with that `ClickRidge`.
+  which takes the numbers alone; and of `AdditiveRanker` after as many graded queries.
 - taught: the same lists teach `ClickCurves`, `AdditiveRanker` by the clicks less the mean of their position, and
   `ClickBlendRanker`.
 - takeover: lists until the model takes over, and DCG of what users saw in each block of 500 lists as a share of today's.
-- wrong: how often a model takes over that is worse than today's ranking, or as good: only drafted lists are simulated.
 
 The shop has categories, dates, missing values, words and 3 % bots (`benchmarks._live_shop`); each list is a separate session.
 """
@@ -17,26 +15,20 @@ import argparse
 import functools
 import itertools
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks import _live_run
 from benchmarks._common import parser, table
 from benchmarks._common import save as save_result
 from benchmarks._kept import Kept, add_keep
-from benchmarks._live_run import BLOCK, HELD_BACK, NEVER, TODAY
+from benchmarks._live_run import BLOCK, HELD_BACK, NEVER, TODAY, shop_run, takeover_run
 from benchmarks._live_shop import Crowd, K, LiveShop, ndcg
-from benchmarks._other import add_other, commit_of
 from online_rank import AdditiveRanker, ClickBlendRanker, ClickCurves
-from online_rank.feedback import Impression
-from online_rank.rankers.fixed import FixedRanker
-from online_rank.serving import Challenge
-from online_rank.serving.challenge import SURE, from_today
+from online_rank.serving.challenge import from_today
 from online_rank.stream.clicks import user
 
-PARTS = ("shop", "taught", "takeover", "wrong")
+PARTS = ("shop", "taught", "takeover")
 USERS = ("perfect", "navigational", "informational", "trust", "position")
 #: How much of the truth today's ranking knows.
 KNOWN = 0.6
@@ -52,35 +44,20 @@ def graded_run(n: int, seed: int) -> list[float]:
     return [today, ndcg(lambda q: model.rank_one(q.documents), held_back)]
 
 
-def of_shop(n: int, seeds: Sequence[int], kept: Kept, other: Path | None) -> str:
+def of_shop(n: int, seeds: Sequence[int], kept: Kept) -> str:
     """What serves and what waits, next to the graded model."""
     graded = np.array([kept.part(f"graded {n} {seed}", functools.partial(graded_run, n, seed)) for seed in seeds])
     rows = [("today", *[level(graded[:, 0])] * 3, ""), ("graded", "", "", level(graded[:, 1]), "")]
-    for name, python in _learners(("curves", "ridge"), other):
+    for name in ("curves", "ridge"):
         found = []
         for seed in seeds:
             who = USERS[seed % len(USERS)]
-            measure = functools.partial(_of, python, "shop_run", name, who, n, seed)
-            found.append(kept.part(f"shop {_called(name, python)} {n} {seed}", measure))
+            found.append(kept.part(f"shop {name} {n} {seed}", functools.partial(shop_run, name, who, n, seed)))
         for k, what in enumerate(("serves", "waits or serves")):
             at = np.array([[look[k] for look in run[2]] for run in found])
             way = (at[:, -1] - graded[:, 0]) / (graded[:, 1] - graded[:, 0])
-            rows.append((f"{_called(name, python)}: {what}", *(level(at[:, j]) for j in range(3)), level(way)))
+            rows.append((f"{name}: {what}", *(level(at[:, j]) for j in range(3)), level(way)))
     return table(("NDCG@10", f"{n // 5:,} lists", f"{n // 2:,}", f"{n:,}", "share of the way to graded"), rows)
-
-
-def _learners(names: Sequence[str], other: Path | None) -> list[tuple[str, Path | None]]:
-    """What learns, and the Python of the checkout that it is of; None for this one."""
-    return [*((name, None) for name in names), *([("ridge", other)] if other else [])]
-
-
-def _called(name: str, python: Path | None) -> str:
-    return name if python is None else f"{name} of {commit_of(python)}"
-
-
-def _of(python: Path | None, function: str, *given: Any) -> Any:
-    """What a function returns here, or in another checkout."""
-    return getattr(_live_run, function)(*given) if python is None else _live_run.answers(python, function, *given)
 
 
 def taught_run(who: str, n: int, seed: int) -> list[list[float]]:
@@ -116,24 +93,24 @@ def of_taught(n: int, seeds: Sequence[int], kept: Kept) -> str:
     return table(("NDCG@10", f"{n // 5:,} lists", f"{n // 2:,}", f"{n:,}", "less `ClickCurves`"), rows)
 
 
-def of_takeover(n: int, seeds: Sequence[int], kept: Kept, other: Path | None, options: argparse.Namespace) -> str:
+def of_takeover(n: int, seeds: Sequence[int], kept: Kept, options: argparse.Namespace) -> str:
     """Lists until a take-over, over users and seeds, and what users saw until then."""
     rows = []
-    learners, budgets = _learners(options.model or ["curves", "ridge"], other), options.budget or [0.95, 0.99]
+    learners, budgets = options.model or ["curves", "ridge"], options.budget or [0.95, 0.99]
     often = itertools.product(learners[:1], budgets[:1], options.votes or [20])
-    for (name, python), keep, votes in [*itertools.product(learners, budgets, [1]), *often]:
+    for name, keep, votes in [*itertools.product(learners, budgets, [1]), *often]:
         runs = []
         for who, seed in itertools.product(USERS, seeds):
             given = (name, who, keep, KNOWN, n, seed)
-            key = " ".join(map(str, (_called(name, python), *given[1:], *([f"{votes} votes"] if votes > 1 else []))))
-            runs.append(kept.part(f"takeover {key}", functools.partial(_of, python, "takeover_run", *given, votes)))
+            key = " ".join(map(str, (*given, *([f"{votes} votes"] if votes > 1 else []))))
+            runs.append(kept.part(f"takeover {key}", functools.partial(takeover_run, *given, votes)))
         lists = np.array([run[0] for run in runs])
         shares = [[run[1][b] for run in runs if len(run[1]) > b] for b in range(n // BLOCK)]
         # Blocks that a run did not reach are not counted.
         least = min((np.mean(s), np.std(s, ddof=1) / np.sqrt(len(s))) for s in shares if len(s) > 1)
         late = f"{(lists == NEVER).sum()} of {len(lists)}"
         quantiles = (f"{np.quantile(lists, q):,.0f}" for q in (0.5, 0.9))
-        rows.append((_called(name, python), keep, votes, *quantiles, late, f"{least[0]:.3f} ± {least[1]:.3f}"))
+        rows.append((name, keep, votes, *quantiles, late, f"{least[0]:.3f} ± {least[1]:.3f}"))
     head = ("model", "keep", "votes a person", "median", "90 %", f"none in {n:,}", "least share in a block of 500")
     return f"""Users of {len(USERS)} kinds, {len(seeds)} seeds each; today's ranking knows {KNOWN} of the truth. A run without a
 take-over counts as {NEVER:,} lists. With more votes a person than one, a person gives these one after the other in one day,
@@ -141,32 +118,6 @@ and the first counts. The last column is about DCG of what users saw until the t
 the runs that reached the block, where it is least.
 
 {table(head, rows)}"""
-
-
-def wrong_run(kind: str, n: int, seed: int) -> bool:
-    """Whether a model wins that is as good as today's ranking, or worse, by n drafted lists."""
-    rng, who = np.random.default_rng([seed, 931]), user(USERS[seed % len(USERS)], max_grade=2, seed=seed)
-    fixed = FixedRanker({"score": 1.0})
-    challenge = Challenge(fixed, promote_at=SURE, keep=0.95, seed=seed)
-    for t in range(n):
-        truth = rng.normal(size=K)
-        y = np.searchsorted((0.4, 1.0), truth + 0.3 * rng.normal(size=K))
-        own, other = (truth + noise * rng.normal(size=K) for noise in ((1.0, 1.0) if kind == "equal" else (0.5, 1.0)))
-        lists = [np.argsort(-scores).tolist() for scores in (own, other)]
-        shown = Impression.drafted(dict(zip(("serving", "challenger"), lists, strict=True)), K, rng)
-        challenge.count(Crowd(who, seed=seed).clicks(shown, y, t))
-        if challenge.is_won:
-            return True
-    return False
-
-
-def of_wrong(runs: int, n: int, kept: Kept) -> str:
-    """How often a model wins that should not."""
-    rows = []
-    for kind in ("equal", "worse"):
-        found = kept.part(f"wrong {kind} {runs} {n}", lambda kind=kind: sum(wrong_run(kind, n, i) for i in range(runs)))
-        rows.append((kind, runs, n, found, f"{found / runs:.1%}"))
-    return table(("the new model is", "runs", "votes each", "wrong take-overs", "share"), rows)
 
 
 def level(values: Any) -> str:
@@ -182,18 +133,15 @@ def main() -> None:
     own.add_argument("--part", action="append", choices=PARTS)
     own.add_argument("--seeds", type=int, default=5)
     own.add_argument("--lists", type=int, default=10_000)
-    own.add_argument("--runs", type=int, default=200)
     own.add_argument("--model", action="append", choices=("curves", "ridge"))
     own.add_argument("--budget", action="append", type=float)
     own.add_argument("--votes", action="append", type=int, help="how many votes a person gives in a day, as well as one")
-    add_other(own)
     given = own.parse_args()
-    kept, seeds, other = Kept(given.keep), range(given.seeds), given.other
+    kept, seeds = Kept(given.keep), range(given.seeds)
     pages = {
-        "shop": lambda: f"## What serves after some lists\n\n{of_shop(given.lists, seeds, kept, other)}",
+        "shop": lambda: f"## What serves after some lists\n\n{of_shop(given.lists, seeds, kept)}",
         "taught": lambda: f"## What teaches from the same lists\n\n{of_taught(given.lists, seeds, kept)}",
-        "takeover": lambda: f"## Lists until a take-over\n\n{of_takeover(given.lists, seeds, kept, other, given)}",
-        "wrong": lambda: f"## Wrong take-overs\n\n{of_wrong(given.runs, 1000, kept)}",
+        "takeover": lambda: f"## Lists until a take-over\n\n{of_takeover(given.lists, seeds, kept, given)}",
     }
     sections = [f"{pages[part]()}\n\n{kept.code}" for part in given.part or PARTS]
     save_result("live", "\n\n".join(["# Learning behind the ranking of today", *sections]), part=True)

@@ -5,6 +5,7 @@ missing, at random and where the value is high, and measures NDCG@10 of each que
 benchmarks/results/missing.md.
 """
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -41,17 +42,18 @@ def log(n_queries: int, seed: int, how: str, share: float) -> tuple[pl.DataFrame
     return whole, pl.DataFrame(ids | dict(zip(names, np.where(absent, np.nan, X).T, strict=True)))
 
 
+def queries(seed: int, n_queries: int, how: str, share: float, missing: str | None) -> Any:
+    """The queries of a table, whole if `missing` is None."""
+    return read(log(n_queries, seed, how, share)[missing is not None], grade="grade", missing=missing)
+
+
 def report(n_queries: int, n_seeds: int) -> str:
     rows = []
     for how, share in CASES:
         cells = []
         for make, missing in MODELS.values():
-
-            def stream(seed: int, how: str = how, share: float = share, missing: Any = missing) -> Any:
-                return read(log(n_queries, seed, how, share)[missing is not None], grade="grade", missing=missing)
-
-            results = Experiment({"model": make()}, stream, "ndcg@10", seeds=n_seeds).run()
-            cells.append(f"{results.spread('model'):.4f}")
+            stream = partial(queries, n_queries=n_queries, how=how, share=share, missing=missing)
+            cells.append(f"{Experiment({'model': make()}, stream, seeds=n_seeds).run().spread('model'):.4f}")
         rows.append((f"{share:.0%} {how}", *cells))
     header = ("missing", *MODELS)
     return f"""# Missing values

@@ -14,6 +14,7 @@ import numpy as np
 
 from benchmarks._common import parser, save, table
 from benchmarks._data import LIGHTGBM, MQ2008, data_folder, mq2008_parts
+from benchmarks._experiments import add_experiment, run
 from online_rank import PerceptronRanker, StreamQuantileMap
 from online_rank.evaluate import Experiment, Results
 from online_rank.metrics import QueryMetric
@@ -115,12 +116,10 @@ def section(results: Results, stream: str) -> tuple[str, int]:
 
 def main() -> None:
     arguments = parser(__doc__)
-    arguments.add_argument("--seeds", type=int, default=8)
     arguments.add_argument("--queries", type=int, default=500)
-    arguments.add_argument("--processes", type=int, default=1)
-    arguments.add_argument("--keep")
+    add_experiment(arguments, seeds=8)
     given = arguments.parse_args()
-    results = experiment(given.queries, given.seeds).run(given.keep, processes=given.processes)
+    results = run(experiment(given.queries, given.seeds), given)
     found = [section(results, stream) for stream in results.streams]
     met, tables = sum(one for _, one in found), "\n\n".join(text for text, _ in found)
     save(

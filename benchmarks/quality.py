@@ -1,30 +1,26 @@
 """How good is the ranking after one pass? All rankers on real data, compared with LightGBM and XGBoost with tuned rounds.
 
-    python -m benchmarks.quality [FOLDER ...] [--orders 5] [--keep FILE] [--stream] [--other PYTHON]
+    python -m benchmarks.quality [FOLDER ...] [--orders 5] [--keep FILE]
 
 FOLDER: as `benchmarks._data.folds` reads it; without one, the sets in `../shared/data`. Online rankers see each training query
 once, with the same settings on every set. Batch learners have two settings each; their rounds are chosen on the validation part
 of each fold, or, in sets without one, by training on four fifths of the training queries first. The *oracle* chooses them on
-the test part, which nobody can: it is what a batch learner could reach at best. `--stream` shows instead what is reached by
-the number of training queries, and by seconds. `--keep` continues from the methods that FILE has. Queries without a
-relevant document are left out of the mean; ties get their expected value. Standard errors are over queries, of the
-differences to the first LightGBM, query by query. PYTHON is the interpreter of another checkout's environment, whose blends are
-compared too.
+the test part, which nobody can: it is what a batch learner could reach at best. `--keep` continues from the methods that
+FILE has. Queries without a relevant document are left out of the mean; ties get their expected value. Standard errors are over
+queries, of the differences to the first LightGBM, query by query.
 """
 
 import itertools
-import json
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks._common import RESULTS, environment, parser, save, table
+from benchmarks._common import environment, parser, save, table
 from benchmarks._data import LIGHTGBM, MQ2008, Fold, folds, known_folders, offsets_of, shuffled
-from benchmarks._other import OtherModel, add_other, commit_of
+from benchmarks._kept import Kept, add_keep
 from online_rank import (
     AdditiveRanker,
     BlendRanker,
@@ -44,7 +40,6 @@ from online_rank.stream import Documents
 
 #: Rounds at which batch learners are looked at.
 ROUNDS = (5, 10, 20, 30, 50, 75, 100, 150, 200, 300, 500)
-LENGTHS = (50, 100, 200, 400, 800, 1600, 3200, 6400)
 RANDOM, REFERENCE = "random ranking", "LightGBM, 31 leaves, rate 0.1"
 
 ONLINE: dict[str, Callable[[], Ranker]] = {
@@ -59,8 +54,6 @@ ONLINE: dict[str, Callable[[], Ranker]] = {
     "AdditiveRanker()": lambda: AdditiveRanker(),
     "BlendRanker()": lambda: BlendRanker(),
 }
-#: Rankers that are compared with what another checkout has in their place.
-FORMER = {"AdditiveRanker()": "BlendRanker('light')", "BlendRanker()": "BlendRanker()"}
 
 
 def lightgbm(leaves: int, rate: float) -> Callable[[Documents], Callable[[np.ndarray, int], np.ndarray]]:
@@ -128,17 +121,6 @@ def one_pass(make: Callable[[], Ranker], fold: Fold, order: int) -> np.ndarray:
     return each_ndcg(model.predict_many(fold.test.X, fold.test.qid), fold.test)
 
 
-def one_pass_elsewhere(python: Path, expression: str, fold: Fold, order: int) -> np.ndarray:
-    """As `one_pass`, by a model of another checkout."""
-    model = OtherModel(python, expression)
-    X, y, qid = shuffled(fold.train, order)
-    for start, stop in itertools.pairwise(np.flatnonzero(np.diff(qid, prepend=-1, append=-1))):
-        model.learn_one(X[start:stop], y[start:stop])
-    scores = [model.asked(fold.test.X[start:stop]) for start, stop in itertools.pairwise(offsets_of(fold.test))]
-    model.close()
-    return each_ndcg(np.concatenate(scores), fold.test)
-
-
 def tuned(fit: Callable, fold: Fold) -> tuple[np.ndarray, np.ndarray]:
     """NDCG@10 of each test query, with the rounds that are best on the validation part, and on the test part (the oracle)."""
     model = fit(fold.train)
@@ -152,11 +134,8 @@ def tuned(fit: Callable, fold: Fold) -> tuple[np.ndarray, np.ndarray]:
     return each_ndcg(model(fold.test.X, best), fold.test), each_ndcg(model(fold.test.X, oracle), fold.test)
 
 
-def values_of(parts: list[Fold], name: str, orders: int, other: Path | None) -> dict[str, np.ndarray]:
+def values_of(parts: list[Fold], name: str, orders: int) -> dict[str, np.ndarray]:
     """NDCG@10 of every test query of all folds by a method: (orders, queries); and NDCG@10 of the oracle of a batch learner."""
-    if other is not None and name in FORMER.values():
-        passes = [[one_pass_elsewhere(other, name, fold, seed) for fold in parts] for seed in range(orders)]
-        return {"values": np.array([np.concatenate(each) for each in passes])}
     if name == RANDOM:
         return {"values": np.concatenate([each_ndcg(np.zeros(len(fold.test.y)), fold.test) for fold in parts])[None]}
     if name in ONLINE:
@@ -166,21 +145,17 @@ def values_of(parts: list[Fold], name: str, orders: int, other: Path | None) -> 
     return {"values": np.concatenate(values)[None], "oracle": np.concatenate(oracle)[None]}
 
 
-def all_values(folder: Path, orders: int, keep: Path | None, other: Path | None) -> dict[str, dict[str, np.ndarray]]:
-    """`values_of` each method; those that the file `keep` has are taken from there, and the others written to it."""
-    kept = json.loads(keep.read_text()) if keep and keep.exists() else {}
-    own, parts = kept.setdefault(folder.name, {}), list(folds(folder))
-    names = [RANDOM, *ONLINE, *BATCH] + ([f"{name} of {commit_of(other)}" for name in FORMER.values()] if other else [])
-    for name in names:
-        if name not in own:
-            start = time.process_time()
-            found = values_of(parts, name.partition(" of ")[0], orders, other if " of " in name else None)
-            own[name] = {what: values.tolist() for what, values in found.items()}
-            mean, seconds = np.nanmean(own[name]["values"]), time.process_time() - start
-            print(f"{folder.name}: {name} {mean:.4f}, {seconds:.0f} s", file=sys.stderr, flush=True)
-            if keep:
-                keep.write_text(json.dumps(kept))
-    return {name: {what: np.array(values) for what, values in own[name].items()} for name in names}
+def all_values(folder: Path, orders: int, kept: Kept) -> dict[str, dict[str, np.ndarray]]:
+    """`values_of` each method."""
+    found, parts = {}, list(folds(folder))
+    for name in (RANDOM, *ONLINE, *BATCH):
+
+        def measured(name: str = name) -> dict[str, list[Any]]:
+            return {what: values.tolist() for what, values in values_of(parts, name, orders).items()}
+
+        found[name] = {what: np.array(values) for what, values in kept.part(f"{folder.name}, {name}", measured).items()}
+        print(f"{folder.name}: {name} {np.nanmean(found[name]['values']):.4f}", file=sys.stderr, flush=True)
+    return found
 
 
 def difference_of(found: dict[str, dict[str, np.ndarray]], name: str, reference: str) -> str:
@@ -198,22 +173,9 @@ def cells(found: dict[str, dict[str, np.ndarray]], name: str) -> tuple[str, str,
     return f"{np.nanmean(values):.4f}{orders}", compared, oracle
 
 
-def against_former(results: dict[str, dict[str, dict[str, np.ndarray]]], other: Path) -> str:
-    """The table of differences to what rankers were in another checkout."""
-    commit = commit_of(other)
-    rows = [
-        [
-            f"{name}, less {former} of {commit}",
-            *(difference_of(found, name, f"{former} of {commit}") for found in results.values()),
-        ]
-        for name, former in FORMER.items()
-    ]
-    return table([f"against {commit}, paired", *results], rows)
-
-
-def compare(folders: list[Path], orders: int, keep: Path | None, other: Path | None) -> None:
+def compare(folders: list[Path], orders: int, kept: Kept) -> None:
     """The table of all methods."""
-    results = {folder.name: all_values(folder, orders, keep, other) for folder in folders}
+    results = {folder.name: all_values(folder, orders, kept) for folder in folders}
     header = ["NDCG@10, one pass"]
     for name in results:
         header += [f"{name}", f"{name}, difference", f"{name}, oracle"]
@@ -221,7 +183,6 @@ def compare(folders: list[Path], orders: int, keep: Path | None, other: Path | N
         [name.replace("|", r"\|"), *(cell for found in results.values() for cell in cells(found, name))]
         for name in next(iter(results.values()))
     ]
-    former = f"\n\n{against_former(results, other)}" if other else ""
     save(
         "quality",
         f"""# Quality of the ranking after one pass
@@ -231,59 +192,8 @@ over orders; difference to the first LightGBM ± standard error, paired over que
 validation parts; *oracle*: on the test parts, which nobody can. `map` is `StreamQuantileMap()`. The same settings on every set.
 {environment("lightgbm", "xgboost-cpu")}
 
-{table(header, rows)}{former}
+{table(header, rows)}
 """,
-    )
-
-
-def along(folders: list[Path], orders: int) -> None:
-    """What is reached by the number of queries, and by seconds."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    chosen = {name: ONLINE[name] for name in ONLINE if name.startswith(("PerceptronRanker()", "map | R", "map | B"))}
-    blocks = []
-    for folder in folders:
-        parts = list(folds(folder))
-        n = min(len(offsets_of(fold.train)) - 1 for fold in parts)
-        lengths = [length for length in LENGTHS if length < n] + [n]
-        rows, figure = [], plt.figure(figsize=(9, 3.4), constrained_layout=True)
-        axes = figure.subplots(1, 2, sharey=True)
-        for name in [*chosen, REFERENCE]:
-            reached, seconds = [], []
-            for length in lengths:
-                values = []
-                start = time.process_time()
-                for seed, fold in itertools.product(range(orders), parts):
-                    X, y, qid = shuffled(fold.train, seed)
-                    part = fold._replace(train=fold.train._replace(X=X[qid < length], y=y[qid < length], qid=qid[qid < length]))
-                    if name == REFERENCE:
-                        values.append(ndcg(BATCH[name](part.train)(fold.test.X, 100), fold.test))
-                        continue
-                    model = chosen[name]()
-                    model.learn_many(part.train.X, part.train.y, part.train.qid)
-                    values.append(ndcg(model.predict_many(fold.test.X, fold.test.qid), fold.test))
-                seconds.append((time.process_time() - start) / len(values))
-                reached.append(float(np.mean(values)))
-            label = f"{REFERENCE}, 100 rounds" if name == REFERENCE else name
-            print(f"{folder.name}: {label}, {seconds[-1]:.1f} s", file=sys.stderr, flush=True)
-            rows.append([label.replace("|", r"\|"), *(f"{value:.4f}" for value in reached), f"{seconds[-1]:.2f}"])
-            axes[0].plot(lengths, reached, marker="o", markersize=3, label=label)
-            axes[1].plot(seconds, reached, marker="o", markersize=3)
-        for ax, text in zip(axes, ("training queries", "processor seconds to learn and rank the test part"), strict=True):
-            ax.set(xscale="log", xlabel=text)
-            ax.grid(alpha=0.3)
-        axes[0].set_ylabel("NDCG@10 of the test part")
-        axes[0].legend(fontsize=7)
-        figure.savefig(RESULTS / f"quality_{folder.name}.png", dpi=150)
-        plt.close(figure)
-        header = [f"{folder.name}, NDCG@10 after", *map(str, lengths), "seconds in all"]
-        blocks.append(f"{table(header, rows)}\n\n![{folder.name}](quality_{folder.name}.png)")
-    text = "\n\n".join(blocks)
-    save(
-        "quality_along", f"# Quality against the length of the stream and against time\n\n{environment('lightgbm')}\n\n{text}\n"
     )
 
 
@@ -291,17 +201,12 @@ def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("folders", nargs="*", type=Path, metavar="FOLDER")
     arguments.add_argument("--orders", type=int, default=5)
-    arguments.add_argument("--keep", type=Path, metavar="FILE")
-    arguments.add_argument("--stream", action="store_true")
-    add_other(arguments)
+    add_keep(arguments)
     chosen = arguments.parse_args()
     folders = chosen.folders or known_folders(MQ2008, LIGHTGBM)
     if not folders:
         raise SystemExit("no data: name a folder of LETOR folds")
-    if chosen.stream:
-        along(folders, chosen.orders)
-    else:
-        compare(folders, chosen.orders, chosen.keep, chosen.other)
+    compare(folders, chosen.orders, Kept(chosen.keep))
 
 
 if __name__ == "__main__":

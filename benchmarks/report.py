@@ -80,14 +80,6 @@ SHOWN = {
         rows=("DirectRanker", "RankNet", "LambdaMART*", "AdaRank", "Rank LR*", "perceptron"),
         columns=("method", "NDCG@10", "MAP", "published, NDCG@10 / MAP"),
     ),
-    "weblike": Part(
-        rows=(
-            "map | RidgeRanker()",
-            "AdditiveRanker()",
-            "BlendRanker()",
-            "LightGBM lambdarank",
-        ),
-    ),
     "throughput": Part(
         rows=(
             "X @ w, the whole block at once",
@@ -107,7 +99,6 @@ SHOWN = {
         ),
         columns=("", "queries/s", "time / X @ w", "NDCG@10", "memory, MB", "remark"),
     ),
-    "files": Part(columns=("", "processor", "ratio", "MB/s", "peak, MB")),
     "clicks": Part(
         rows=("10",),
         columns=(
@@ -118,9 +109,6 @@ SHOWN = {
             "after 1,000, less PDGD",
             "after 10,000, less PDGD",
         ),
-    ),
-    "metrics": Part(
-        columns=("", "NDCG@10 queries/s", "NDCG@10 to full sort", "MAP queries/s", "MAP to full sort", "remark"),
     ),
 }
 

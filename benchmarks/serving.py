@@ -1,34 +1,24 @@
 """How fast is the HTTP service compared with a server that only parses the same requests?
 
-    python -m benchmarks.serving [--seconds 10] [--keep FILE] [--before FOLDER] [--other PYTHON]
-        [--only speed,cost,bare,grades,checkpoints,forms,readers]
+    python -m benchmarks.serving [--seconds 10] [--keep FILE] [--other PYTHON] [--only speed,bare,forms,readers]
 
 - speed: 32 connections send queries of 20 documents with 46 named features as JSON, over HTTP/1.1. Requests a second, and how
   long an answer takes, of a bare Starlette handler that parses the body and answers; of /rank; and of /rank and /learn in turn
   with a journal on the disk. All are measured in turns, several times. Client and server are separate processes.
-- cost: processor time of the server for a ranking, and for learning its grades, from one client that waits for each answer; a
-  journal is in memory.
 - bare: processor time of a ranking and its grades, queries of 50 x 20 from 16 clients, over a bare Starlette handler that
   parses the same bodies, without and with a folder; and how long answers take, compared with the version that PYTHON runs.
-- grades: acknowledged grades a second of one client and of 32, compared with the version in FOLDER, in turns, on the disk of
-  temporary files, and where each sync takes some milliseconds longer.
-- checkpoints: how long rankings take while checkpoints are written, and while none is.
-- forms: what a query of 150 x 136 costs as an array, as dicts, and as a request by document, in columns and in binary, without
-  HTTP; with `struct.pack` of its values and `orjson.loads` of the same body for comparison.
+- forms: what queries of 150 x 136 and of 50 x 20 cost as an array, as dicts, and as requests by document, in columns and in
+  binary, without HTTP; with `struct.pack` of their values and `orjson.loads` of the same body for comparison.
 - readers: rankings a second and core of a reader, by the processor time of its process, queries of 50 x 20 from 16 clients,
   curves alone, in each form; compared with the version that PYTHON runs.
 """
 
 import asyncio
-import itertools
-import json
+import contextlib
 import os
 import statistics
-import struct
 import sys
 import tempfile
-import time
-import timeit
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -36,79 +26,49 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks._acknowledged import during_checkpoints, rates, sync_ms
-from benchmarks._common import in_memory, parser, save, table
+from benchmarks._common import parser, save, table
 from benchmarks._door_cost import CLIENTS, SHAPE, costs, over_bare, over_before
-from benchmarks._http import CONNECTIONS, Client, Server, bodies, load, ranking
-from benchmarks._kept import Kept, add_keep, commit
+from benchmarks._forms_cost import ASKED, LEARNED, cost_of_forms
+from benchmarks._http import Server, asked, bodies, rank_and_learn
+from benchmarks._kept import Kept, add_keep
 from benchmarks._other import add_other, commit_of
 from benchmarks._reader_cost import rows_of, seconds_of_rankings
-from online_rank import AdditiveRanker
-from online_rank.serving import RankingService
-from online_rank.serving.queries import query_of
-from online_rank.serving.reading import read
 
-_ROUNDS = 3
-#: Microseconds of processor time that learning the grades of a query may take.
-_MOST_LEARNING = 400
+_ROUNDS, CONNECTIONS = 3, 32
+#: Documents and features of queries in each form.
+_SHAPES_OF_FORMS = ((150, 136), (50, 20))
 
 
 def speed(seconds: float) -> list[list[str]]:
     """Requests a second and latencies of all servers, in turns."""
-    queries = bodies(200)
-    with tempfile.TemporaryDirectory() as directory:
+    both = rank_and_learn(bodies(200))
+    ranked = [query[:1] for query in both]
+    with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as running:
         servers = {
-            "bare Starlette handler that parses": (Server(bare=True), False),
-            "/rank": (Server(), False),
-            "/rank and /learn, journal on the disk": (Server(f"{directory}/state"), True),
+            "bare Starlette handler that parses": (running.enter_context(Server(bare=True)), ranked),
+            "/rank": (running.enter_context(Server()), ranked),
+            "/rank and /learn, journal on the disk": (running.enter_context(Server(f"{directory}/state")), both),
         }
-        found: dict[str, list[tuple[float, list[float]]]] = {name: [] for name in servers}
+        found: dict[str, list[tuple[float, np.ndarray]]] = {name: [] for name in servers}
         for turn in range(_ROUNDS + 1):
-            for name, (server, learn) in servers.items():
-                taken = asyncio.run(load(server.port, seconds if turn else 1.0, ranking(queries, learn, turn * 10_000_000)))
+            for name, (server, queries) in servers.items():
+                length, first = seconds if turn else 1.0, turn * 10_000_000
+                taken = asyncio.run(asked(server.port, queries, CONNECTIONS, first=first, seconds=length))
                 if turn:
-                    found[name].append((len(taken) / seconds, taken))
-        for server, _ in servers.values():
-            server.stop()
+                    found[name].append((taken.size / seconds, taken))
     bare = next(iter(found.values()))
     rows = []
     for name, turns in found.items():
         rate = statistics.median(rate for rate, _ in turns)
         ratio = statistics.median(rate / base for (rate, _), (base, _) in zip(turns, bare, strict=True))
-        p50, p99 = np.percentile([t for _, taken in turns for t in taken], [50, 99]) * 1e3
+        p50, p99 = np.percentile(np.concatenate([taken.ravel() for _, taken in turns]), [50, 99]) * 1e3
         rows.append([name, f"{rate:,.0f}", f"{ratio:.2f}", f"{p50:.1f}", f"{p99:.1f}"])
     return rows
-
-
-async def _costs(server: Server, seconds: float) -> list[tuple[float, float]]:
-    """Processor seconds of the server for a ranking and for its grades: means of twenty queries, as often as there is time."""
-    queries, numbers = bodies(200), itertools.count()
-    client = await Client.connect(server.port)
-
-    async def twenty() -> tuple[float, float]:
-        some = [*itertools.islice(numbers, 20)]
-        marks = [server.processor_seconds()]
-        for which, path in enumerate(("/rank", "/learn")):
-            for t in some:
-                status, answer = await client.post(path, queries[t % len(queries)][which].replace(b'"ID"', b"%d" % t, 1))
-                if status != 200:
-                    raise SystemExit(f"{path}: {status} {answer[:200]!r}")
-            marks.append(server.processor_seconds())
-        return (marks[1] - marks[0]) / 20, (marks[2] - marks[1]) / 20
-
-    for _ in range(20):  # The first are slower.
-        await twenty()
-    end, found = time.perf_counter() + seconds, []
-    while time.perf_counter() < end:
-        found.append(await twenty())
-    client.close()
-    return found
 
 
 def main(arguments: Any = None) -> None:
     options = parser(__doc__)
     options.add_argument("--seconds", type=float, default=10.0)
-    options.add_argument("--before", type=Path, metavar="FOLDER", help="a checkout of the version to compare with")
     add_other(options)
     options.add_argument("--only", default=",".join(PARTS))
     add_keep(options)
@@ -119,8 +79,6 @@ def main(arguments: Any = None) -> None:
     for part in given.only.split(","):
         if part not in PARTS:
             raise SystemExit(f"--only {part}: there are {', '.join(PARTS)}")
-        if part == "grades" and given.before is None:
-            raise SystemExit("grades needs --before FOLDER: `git worktree add --detach FOLDER 3a8f3e3`")
         shown = kept.part(part, partial(PARTS[part], given))
         parts.append(f"## {part}\n\n{shown}\n\n{kept.code_of(part)}")
     save("serving", "\n\n".join(["# The HTTP service", *parts]), part=True)
@@ -130,23 +88,6 @@ def show_speed(given: Any) -> str:
     header = ["server", "requests a second", "of bare", "p50, ms", "p99, ms"]
     note = f"{CONNECTIONS} connections, queries of 20 x 46, median of {_ROUNDS} turns of {given.seconds:g} s."
     return f"{note}\n\n{table(header, speed(given.seconds))}"
-
-
-def show_cost(given: Any) -> str:
-    rows = []
-    with in_memory() as folder:
-        for name, directory in (("nothing is kept", None), ("a journal, in memory", f"{folder}/state")):
-            with Server(directory) as server:
-                found = np.array(asyncio.run(_costs(server, given.seconds)))
-            (ranked, learned), quiet = np.median(found, axis=0) * 1e6, np.quantile(found[:, 1], 0.05) * 1e6
-            met = "met" if learned <= _MOST_LEARNING else "missed"
-            rows.append([name, f"{ranked:.0f}", f"{learned:.0f}", f"{quiet:.0f}", f"{_MOST_LEARNING}", met])
-    header = ["µs of processor time", "/rank", "/learn", "/learn, 5 % quantile", "/learn, at most", ""]
-    note = (
-        "One client, queries of 20 x 46, the model that `serve` begins with; medians of means of twenty requests. "
-        f"Load of the machine {os.getloadavg()[0]:.1f}."
-    )
-    return f"{note}\n\n{table(header, rows)}"
 
 
 def show_bare(given: Any) -> str:
@@ -162,84 +103,19 @@ def show_bare(given: Any) -> str:
     return f"{shown}\n\n{table(['ms until the answer', 'before', 'now', 'ratio', 'again'], taken)}" if taken else shown
 
 
-def show_grades(given: Any) -> str:
-    with tempfile.TemporaryDirectory() as folder:
-        slow = sync_ms(folder)
-    header = ["added to a sync, ms", "clients", "before", "now", "ratio"]
-    found = rates(given.before, given.seconds)
-    rows = [[r.slower, r.clients, f"{r.before:,.0f}", f"{r.now:,.0f}", f"{r.ratio:.2f}"] for r in found]
-    note = (
-        f"Acknowledged grades a second of clients that rank a query of 20 x 46 and grade it, compared with commit "
-        f"{commit(given.before)}, in turns of {given.seconds:g} s; ratios are medians over turns. "
-        f"A sync of 4 KiB that were appended takes {slow:.1f} ms on this disk."
-    )
-    return f"{note}\n\n{table(header, rows)}"
-
-
-def show_checkpoints(given: Any) -> str:
-    found = during_checkpoints(12.0 * given.seconds)
-    header = ["rankings", "number", "p50, ms", "p99, ms"]
-    rows = [
-        [name, f"{len(taken):,}", *(f"{p * 1e3:.2f}" for p in np.percentile(taken, [50, 99]))]
-        for name, taken in (("without", found.without), ("while a checkpoint is written", found.during))
-    ]
-    ratio = np.percentile(found.during, 99) / np.percentile(found.without, 99)
-    note = (
-        "One client ranks queries of 20 x 46; 10,000 queries wait, 10,000 ids are known. "
-        f"{len(found.checkpoints)} checkpoints, of {statistics.median(found.checkpoints) * 1e3:.0f} ms. "
-        f"Ratio of the p99: {ratio:.2f}. Load of the machine {os.getloadavg()[0]:.1f}."
-    )
-    return f"{note}\n\n{table(header, rows)}"
-
-
 def show_forms(given: Any) -> str:
-    import orjson  # Of the extra `bench`, which tests do without.
-
-    rng, names, ids = np.random.default_rng(0), [f"feature_{j}" for j in range(136)], [f"document {i}" for i in range(150)]
-    queries = [rng.normal(size=(150, 136)) for _ in range(50)]
-    model, named = AdditiveRanker(), AdditiveRanker()
-    for X in queries:
-        y = np.digitize(X[:, 0] - X[:, 1], [0.0, 1.0])
-        model.learn_one(X, y)
-        named.learn_one([dict(zip(names, row, strict=True)) for row in X.tolist()], y)
-    X, service = queries[-1], RankingService(named)
-    docs = [dict(zip(names, row, strict=True)) for row in X.tolist()]
-    values, pack = [value for x in docs for value in x.values()], struct.Struct(f"{X.size}d").pack
-    head = {"id": "q", "features": names, "documents": ids}
-    binary = b"float32\n" + json.dumps(head).encode() + b"\n" + X.astype("<f4").tobytes()
-    named_docs = json.dumps({"id": "q", "docs": dict(zip(ids, docs, strict=True))}).encode()
-    acts: dict[str, Callable[[], Any]] = {
-        "struct.pack of a list of the values": lambda: pack(*values),
-        "struct.pack, the values from the dicts": lambda: pack(*itertools.chain.from_iterable(map(dict.values, docs))),
-        "rank_one of the array": lambda: model.rank_one(X),
-        "learn_one of the array": lambda: model.learn_one(X, y),
-        "rank_one of dicts": lambda: named.rank_one(docs),
-        "learn_one of dicts": lambda: named.learn_one(docs, y),
-        "request in binary": lambda: service.handle(binary),
-        "request by document": lambda: service.handle(named_docs),
-    }
-    for digits in (6, 17):
-        columns = json.dumps({**head, "rows": X.round(digits).tolist()}, separators=(",", ":")).encode()
-        acts[f"orjson.loads of columns, {digits} digits"] = partial(orjson.loads, columns)
-        acts[f"columns, {digits} digits, to the block"] = lambda body=columns: query_of(
-            service.needs, read(body), n_bytes=len(body)
-        )
-        acts[f"request in columns, {digits} digits"] = lambda body=columns: service.handle(body)
-    taken = dict.fromkeys(acts, np.inf)
-    for _ in range(_ROUNDS):
-        for name, act in acts.items():
-            taken[name] = min(taken[name], *timeit.repeat(act, number=1, repeat=max(5, int(5 * given.seconds))))
-    flat, gathered, array, *_ = taken.values()
-    rows = [
-        [name, *(f"{t:.{k}f}" for t, k in ((1e6 * s, 0), (s / flat, 2), (s / gathered, 2), (s / array, 2)))]
-        for name, s in taken.items()
-    ]
-    for row in rows:
-        digits = row[0].partition(", ")[2].partition(" ")[0]
-        loads = taken.get(f"orjson.loads of columns, {digits} digits")
-        row.append(f"{float(row[1]) / 1e6 / loads:.2f}" if loads else "")
-    header = ["", "µs", "of struct.pack of a list", "of struct.pack from dicts", "of rank_one of the array", "of orjson.loads"]
-    return f"Least of {_ROUNDS} turns. Load of the machine {os.getloadavg()[0]:.1f}.\n\n{table(header, rows)}"
+    turns, parts = max(2, round(given.seconds)), []
+    for m, d in _SHAPES_OF_FORMS:
+        parsers = "of packing the dicts, or of orjson.loads", "of msgspec.json.decode"
+        header = [f"{m} documents, {d} features", "µs", *parsers]
+        parts.append(table(header, cost_of_forms(m, d, turns)))
+    note = (
+        f"Microseconds of processor time, the medians of {ASKED} queries and {turns} turns. In a turn each way has these "
+        f"queries in a row, in another order of ways each time; requests have new ids. The models have learned {LEARNED} "
+        f"queries in which features interact, so that trees take part in the scores. "
+        f"Load of the machine {os.getloadavg()[0]:.1f}."
+    )
+    return "\n\n".join([note, *parts])
 
 
 def show_readers(given: Any) -> str:
@@ -263,10 +139,7 @@ def show_readers(given: Any) -> str:
 
 PARTS: dict[str, Callable[[Any], str]] = {
     "speed": show_speed,
-    "cost": show_cost,
     "bare": show_bare,
-    "grades": show_grades,
-    "checkpoints": show_checkpoints,
     "forms": show_forms,
     "readers": show_readers,
 }

@@ -1,17 +1,14 @@
 """How fast, how small and how good is learning from millions of sparse features, compared with other libraries?
 
 `python -m benchmarks.sparse` learns queries of Zipf text (`_zipf.py`) at 10^5 and 10^6 words, by everybody in turn, and writes
-benchmarks/results/sparse.md. `--data DIR` takes the queries of a data.npz instead (indptr, indices, data, y, V, Q, m),
-whose first queries are learned, and whose first held-out queries are ranked.
+benchmarks/results/sparse.md.
 """
 
+import importlib.util
 import itertools
 import multiprocessing
-import shutil
 import statistics
-import subprocess
 import tempfile
-import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -22,11 +19,10 @@ import numpy as np
 from benchmarks._common import environment, parser, save, table
 from benchmarks._timing import interleaved, megabytes
 from benchmarks._zipf import ZipfText
-from online_rank import GradientRanker, HashedFeatures, PerceptronRanker
+from online_rank import PerceptronRanker
 from online_rank._kernels.sparse import score_with_norms
 from online_rank.metrics import NDCG
 from online_rank.query import SparseRows
-from online_rank.stream.rows import taken
 from online_rank.support.progress import progress
 
 PAIRS = 100
@@ -107,62 +103,33 @@ def rows(**settings: Any) -> Callable[[Texts], Pass]:
     return prepare
 
 
-def adagrad(data: Texts) -> Pass:
-    def run() -> Callable[[], np.ndarray]:
-        model = GradientRanker("lambdarank", optimizer="adagrad")
-        model.learn_many(data.X, data.y, data.qid)
-        return lambda: model.predict_many(data.held_out)
-
-    return run
-
-
-def one_by_one(data: Texts) -> Pass:
-    queries = data.queries()
-
-    def run() -> Callable[[], np.ndarray]:
-        model = PerceptronRanker(credit="spread")
-        for X, y in queries:
-            model.learn_one(X, y)
-        return lambda: model.predict_many(data.held_out)
-
-    return run
-
-
 def as_dicts(X: SparseRows) -> list[dict[str, float]]:
     """Documents as feature dicts; every name is a separate object, as a parser would make it."""
     features = [(f"word{j}", value) for j, value in zip(X.columns.tolist(), X.values.tolist(), strict=True)]
     return [dict(features[a:b]) for a, b in itertools.pairwise(X.starts.tolist())]
 
 
-def vowpal_wabbit(cached: bool) -> Callable[[Texts], Pass]:
-    """Cost-sensitive one-against-all with label-dependent features; the cost is 4 - grade."""
+def vowpal_wabbit(data: Texts) -> Pass:
+    """Cost-sensitive one-against-all with label-dependent features, from a cache; the cost is 4 - grade."""
+    from vowpalwabbit import Workspace
 
-    def prepare(data: Texts) -> Pass:
-        from vowpalwabbit import Workspace
+    text = data.folder / "train.vw"
+    cache, used = text.with_suffix(".cache"), np.unique(data.held_out.columns)
+    write_vw(text, data.X, data.y, data.m)
+    Workspace(f"--csoaa_ldf m -b {BITS} -d {text} --cache_file {cache} --quiet").finish()
 
-        text, held_out = data.folder / "train.vw", data.folder / "held_out.vw"
-        cache = text.with_suffix(".cache")
-        if not text.exists():
-            write_vw(text, data.X, data.y, data.m)
-            write_vw(held_out, data.held_out, data.held_out_y, data.m)
-            Workspace(f"--csoaa_ldf m -b {BITS} -d {text} --cache_file {cache} --quiet").finish()
-        used = np.unique(data.held_out.columns)
-        source = f"--passes 1 --cache_file {cache}" if cached else f"-d {text}"
+    def run() -> Callable[[], np.ndarray]:
+        model = Workspace(f"--csoaa_ldf m -b {BITS} --passes 1 --cache_file {cache} --quiet")
 
-        def run() -> Callable[[], np.ndarray]:
-            model = Workspace(f"--csoaa_ldf m -b {BITS} {source} --quiet")
+        def score() -> np.ndarray:
+            w = np.zeros(data.n_words)
+            w[used] = [-model.get_weight_from_name(f"w{j}") for j in used.tolist()]
+            model.finish()
+            return scores_by(w, data)
 
-            def score() -> np.ndarray:
-                w = np.zeros(data.n_words)
-                w[used] = [-model.get_weight_from_name(f"w{j}") for j in used.tolist()]
-                model.finish()
-                return scores_by(w, data)
+        return score
 
-            return score
-
-        return run
-
-    return prepare
+    return run
 
 
 def write_vw(path: Path, X: SparseRows, y: np.ndarray, m: int) -> None:
@@ -170,24 +137,6 @@ def write_vw(path: Path, X: SparseRows, y: np.ndarray, m: int) -> None:
     with path.open("w") as file:
         for i, (a, b) in enumerate(itertools.pairwise(X.starts.tolist())):
             file.write(f"1:{4 - y[i]} | {' '.join(features[a:b])}\n" + ("\n" if (i + 1) % m == 0 else ""))
-
-
-def sofia(data: Texts) -> Pass:
-    """Pairs of a query, half as many as documents, by Pegasos."""
-    text, model = data.folder / "train.svm", data.folder / "sofia.model"
-    if not text.exists():
-        features = [f"{j + 1}:{x:.6g}" for j, x in zip(data.X.columns.tolist(), data.X.values.tolist(), strict=True)]
-        with text.open("w") as file:
-            for i, (a, b) in enumerate(itertools.pairwise(data.X.starts.tolist())):
-                file.write(f"{data.y[i]} qid:{data.qid[i] + 1} {' '.join(features[a:b])}\n")
-
-    def run() -> Callable[[], np.ndarray]:
-        command = f"sofia-ml --learner_type pegasos --loop_type rank --iterations {len(data.y) // 2} --dimensionality"
-        arguments = [*command.split(), str(data.n_words + 1), "--training_file", str(text), "--model_out", str(model)]
-        subprocess.run(arguments, check=True, capture_output=True)
-        return lambda: scores_by(np.array(model.read_text().split(), dtype=float)[1:], data)
-
-    return run
 
 
 def scores_by(w: np.ndarray, data: Texts) -> np.ndarray:
@@ -246,47 +195,13 @@ def river(data: Texts) -> Pass:
     return run
 
 
-def hashed(**settings: Any) -> Any:
-    return HashedFeatures(BITS) | PerceptronRanker(**settings)
-
-
-def with_vocabulary(n_words: int, **settings: Any) -> PerceptronRanker:
-    """A perceptron that knows all names."""
-    model = PerceptronRanker(**settings)
-    model.learn_one([dict.fromkeys([f"word{j}" for j in range(n_words)], 0.0), {}], [0, 0])
-    return model
-
-
-def compare_dicts(data: Texts) -> list[tuple]:
-    """Nanoseconds a feature of learning from feature dicts, and of ranking them, that were made just before: medians."""
-    models = {
-        f"`HashedFeatures({BITS})`, spread": hashed(credit="spread"),
-        f"`HashedFeatures({BITS})`, adaptive": hashed(),
-        f"a vocabulary of {data.n_words:,} names, spread": with_vocabulary(data.n_words, credit="spread"),
-        f"a vocabulary of {data.n_words:,} names, adaptive": with_vocabulary(data.n_words),
-    }
-    took: dict[tuple[str, str], list[float]] = {}
-    for X, y in data.queries():
-        for name, model in models.items():
-            for verb in ("learn", "rank"):
-                x = as_dicts(X)
-                start = time.perf_counter()
-                model.learn_one(x, y) if verb == "learn" else model.predict_one(x)
-                took.setdefault((name, verb), []).append((time.perf_counter() - start) / len(X.values) * 1e9)
-    return [(name, *(f"{statistics.median(took[name, verb]):.0f}" for verb in ("learn", "rank"))) for name in models]
-
-
 GATHER = "one gather pass of the scores"
 CONTESTANTS = [
     Contestant(GATHER, gather, "the limit"),
     Contestant("spread, rows", rows(credit="spread"), "`learn_many`"),
     Contestant("adaptive, rows", rows(), "the default"),
     Contestant("sort, rows", rows(credit="sort")),
-    Contestant("spread, rows, learn_one", one_by_one, "a Python loop"),
-    Contestant("GradientRanker(lambdarank, adagrad), rows", adagrad),
-    Contestant("Vowpal Wabbit --csoaa_ldf m, cache", vowpal_wabbit(True), "cost 4 - grade"),
-    Contestant("Vowpal Wabbit --csoaa_ldf m, text", vowpal_wabbit(False), "cost 4 - grade"),
-    Contestant("sofia-ml, pegasos, rank", sofia, "half a pair a document; with reading and writing"),
+    Contestant("Vowpal Wabbit --csoaa_ldf m, cache", vowpal_wabbit, "cost 4 - grade"),
     Contestant("scikit-learn SGDClassifier, CSR pairs", scikit_learn, f"{PAIRS} pairs a query", 100),
     Contestant("river LogisticRegression, dict pairs", river, f"{PAIRS} pairs a query", 10),
 ]
@@ -301,28 +216,10 @@ def generated(n_words: int, n_queries: int, n_held_out: int, folder: Path) -> Te
     return Texts(X.rows(0, n), y[:n], qid[:n], X.rows(n, len(y)), y[n:], m, folder)
 
 
-def protocol(path: Path, n_queries: int, n_held_out: int, folder: Path) -> Texts:
-    """The first queries and the first held-out ones of a data.npz."""
-    stored = np.load(path)
-    m, first = int(stored["m"]), int(stored["Q"]) * int(stored["m"])
-    X = SparseRows(stored["indptr"].astype(np.int64), stored["indices"].astype(np.int32), stored["data"], int(stored["V"]))
-    y, n, stop = stored["y"], n_queries * m, first + n_held_out * m
-    learned = taken(X, np.arange(n))
-    held_out = taken(X, np.arange(first, stop))
-    return Texts(learned, y[:n], np.repeat(np.arange(n_queries), m), held_out, y[first:stop], m, folder)
-
-
 def present(contestant: Contestant) -> bool:
     """Whether what a contestant needs is installed."""
-    if contestant.name.startswith("sofia"):
-        return shutil.which("sofia-ml") is not None
-    for start, module in NEEDS.items():
-        if contestant.name.startswith(start):
-            try:
-                __import__(module)
-            except ImportError:
-                return False
-    return True
+    needed = next((module for start, module in NEEDS.items() if contestant.name.startswith(start)), None)
+    return needed is None or importlib.util.find_spec(needed) is not None
 
 
 def alone(run: Pass, data: Texts, pipe: Any) -> None:
@@ -371,19 +268,15 @@ def compare(data: Texts, rounds: int, only: list[str] | None) -> list[tuple]:
     return lines
 
 
-def report(parts: dict[str, tuple[list[tuple], list[tuple]]], options: Any) -> str:
+def report(parts: dict[str, list[tuple]], options: Any) -> str:
     header = ["", "time / gather pass", "ns a non-zero", "NDCG@10", "memory, MB", "remark"]
-    sections = "\n\n".join(
-        f"## {title}\n\n{table(header, lines)}\n\n{table(['feature dicts, ns a feature', 'learn_one', 'predict_one'], dicts)}"
-        for title, (lines, dicts) in parts.items()
-    )
+    sections = "\n\n".join(f"## {title}\n\n{table(header, lines)}" for title, lines in parts.items())
     return f"""# Sparse features
 
 One pass over {options.queries} queries of 100 documents with about 150 words each, by contestants in turn on one thread;
 medians of {options.rounds} passes. NDCG@10 is of {options.held_out} held-out queries. Memory is by how much the largest memory
 of a process grows in a pass. Credits are settings of `PerceptronRanker`; `adaptive` and `sort` go with mass="sqrt" and
-relative_margin=0.3. Peers have their default settings, nothing is tuned. Feature dicts are made just before they are learned,
-as a parser makes them.
+relative_margin=0.3. Peers have their default settings, nothing is tuned.
 {environment()}.
 `python -m benchmarks.sparse`
 
@@ -396,23 +289,19 @@ The gather pass reads one weight of 8 bytes for each word that is there, and add
 def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--words", type=float, nargs="*", default=[1e5, 1e6])
-    arguments.add_argument("--data", type=Path, help="a folder with data.npz, instead of generated text")
     arguments.add_argument("--queries", type=int, default=400)
     arguments.add_argument("--held-out", type=int, default=150)
     arguments.add_argument("--rounds", type=int, default=5)
     arguments.add_argument("--only", nargs="*", help="parts of the names of contestants")
-    arguments.add_argument("--name", default="sparse", help="of the result")
     options = arguments.parse_args()
     warnings.filterwarnings("ignore", "credit='spread'")
     parts = {}
-    for n_words in [0] if options.data else options.words:
+    for n_words in options.words:
         with tempfile.TemporaryDirectory() as folder:
-            sizes = options.queries, options.held_out, Path(folder)
-            data = protocol(options.data / "data.npz", *sizes) if options.data else generated(int(n_words), *sizes)
-            lines = compare(data, options.rounds, options.only)
-            parts[f"{data.n_words:,} words"] = lines, compare_dicts(data.first(100))
+            data = generated(int(n_words), options.queries, options.held_out, Path(folder))
+            parts[f"{data.n_words:,} words"] = compare(data, options.rounds, options.only)
             # Written each time, so that an interruption loses little.
-            save(options.name, report(parts, options))
+            save("sparse", report(parts, options))
 
 
 if __name__ == "__main__":

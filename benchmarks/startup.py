@@ -1,16 +1,14 @@
 """What does it cost to begin? Processor time, memory and wall-clock time of fresh processes.
 
-    python -m benchmarks.startup [--wheel FILE] [--repetitions 5] [--cold]
+    python -m benchmarks.startup [--wheel FILE] [--repetitions 5]
 
 The wheel is installed into an empty environment; by default `.ci/wheel` builds one first, with kernels for this machine alone.
-Every process has an empty cache. `serve` is measured until it answers. With --cold also without kernels compiled ahead: *cold*,
-numba compiles and there is nothing in its cache, as in the first run from a checkout; *warm*, an earlier process did that.
+Every process has an empty cache. `serve` is measured until it answers.
 """
 
 import inspect
 import json
 import os
-import shutil
 import statistics
 import subprocess
 import sys
@@ -66,8 +64,8 @@ Cost = tuple[float, float, float, bool]
 class Place:
     """A Python that has the package, and the caches of the processes that it runs."""
 
-    def __init__(self, python: Path, folder: Path, **variables: str) -> None:
-        self.python, self.folder, self.variables = python, folder, variables
+    def __init__(self, python: Path, folder: Path) -> None:
+        self.python, self.folder = python, folder
 
     def cost(self, code: str, cache: str) -> Cost:
         """The cost of a fresh process that runs `code`."""
@@ -100,8 +98,7 @@ class Place:
     def _environment(self, cache: str) -> dict[str, str]:
         ours = ("ONLINE_RANK_", "NUMBA_", "PYTHON")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-        caches = {"ONLINE_RANK_CACHE_DIR": cache, "NUMBA_CACHE_DIR": cache}
-        return {**kept, **caches, **self.variables}
+        return {**kept, "ONLINE_RANK_CACHE_DIR": cache, "NUMBA_CACHE_DIR": cache}
 
 
 def build(folder: Path) -> Path:
@@ -122,13 +119,12 @@ def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--repetitions", type=int, default=5)
     arguments.add_argument("--wheel", type=Path)
-    arguments.add_argument("--cold", action="store_true")
     given = arguments.parse_args()
     rows, columns = [], ["process", "s", "at most", "MB", "wall-clock s", "imports numba"]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         python = install(given.wheel or build(folder / "wheel"), folder / "environment")
-        place, compiling = Place(python, folder), Place(python, folder, ONLINE_RANK_JIT="1")
+        place = Place(python, folder)
         cases: dict[str, tuple[Callable[[Place, str], Cost], float | None]] = {
             case: (lambda place, cache, code=code: place.cost(code, cache), most) for case, (code, most) in CASES.items()
         }
@@ -139,14 +135,8 @@ def main() -> None:
             seconds, megabytes, wall = (statistics.median(values) for values in list(zip(*costs, strict=True))[:3])
             limit = "" if most is None else f"{most:g}"
             row = [case, f"{seconds:.2f}", limit, f"{megabytes:.0f}", f"{wall:.2f}", "yes" if costs[0][3] else "no"]
-            if given.cold:
-                cold = cost(compiling, str(folder / f"{number}-cold"))
-                warm = [cost(compiling, str(folder / f"{number}-cold")) for _ in range(given.repetitions)]
-                row += [f"{cold[0]:.1f}", *(f"{statistics.median(run[k] for run in warm):.{2 - 2 * k}f}" for k in range(2))]
             rows.append(row)
             print(*row, flush=True)
-            shutil.rmtree(folder / f"{number}-cold", ignore_errors=True)
-    columns += ["cold, s", "warm, s", "warm, MB"] if given.cold else []
     save(
         "startup",
         f"""# What it costs to begin

@@ -17,36 +17,14 @@ import urllib.error
 import urllib.request
 from typing import Any
 
+import numpy as np
+
 from benchmarks._common import parser, save, table
-from benchmarks._http import Client, Server, bodies
+from benchmarks._http import Server, asked, bodies, rank_and_learn
 from tests.reference import postgresql
 
 _CLIENTS = (1, 32)
 _STORES = ("SQLite", "PostgreSQL")
-
-
-async def _taken(port: int, queries: list[tuple[bytes, bytes]], first: int, seconds: float, n_clients: int) -> Any:
-    """Requests a second, and milliseconds for grades."""
-    loop, taken, count = asyncio.get_running_loop(), [], 0
-    end = loop.time() + seconds
-
-    async def one(number: int) -> None:
-        nonlocal count
-        client = await Client.connect(port)
-        while loop.time() < end:
-            rank, grades = queries[number % len(queries)]
-            for path, body in (("/rank", rank), ("/learn", grades)):
-                started = loop.time()
-                status, answer = await client.post(path, body.replace(b'"ID"', b"%d" % number, 1))
-                if status != 200:
-                    raise SystemExit(f"{path}: {status} {answer[:200]!r}")
-                count += 1
-            taken.append(1e3 * (loop.time() - started))
-            number += n_clients
-        client.close()
-
-    await asyncio.gather(*(one(first + n) for n in range(n_clients)))
-    return count / seconds, statistics.median(taken)
 
 
 def _leads(port: int) -> bool:
@@ -61,7 +39,7 @@ def main(arguments: Any = None) -> None:
     options.add_argument("--turns", type=int, default=6)
     options.add_argument("--seconds", type=float, default=3.0, help="of each client number, store and turn")
     given = options.parse_args(arguments)
-    queries, found, first = bodies(50), dict[tuple[str, int], list[Any]](), 0
+    queries, found, first = rank_and_learn(bodies(50)), dict[tuple[str, int], list[Any]](), 0
     with contextlib.ExitStack() as running:
         folder = running.enter_context(tempfile.TemporaryDirectory())
         database = running.enter_context(postgresql.running(durable=True))
@@ -73,7 +51,8 @@ def main(arguments: Any = None) -> None:
             for name in _STORES if turn % 2 else _STORES[::-1]:
                 for n in _CLIENTS:
                     first += 10**6
-                    figures = asyncio.run(_taken(servers[name].port, queries, first, given.seconds, n))
+                    taken = asyncio.run(asked(servers[name].port, queries, n, first=first, seconds=given.seconds))
+                    figures = taken.size / given.seconds, 1e3 * np.median(taken[:, 1])
                     if turn >= 0:
                         found.setdefault((name, n), []).append(figures)
     rows = []

@@ -2,7 +2,7 @@
 
     python -m benchmarks.throughput [--queries 2000] [--repetitions 5]
 
-Graded synthetic queries (120 documents, 136 features, grades 0..4 in the shares of web search), and MQ2008, where it is there.
+Graded synthetic queries (120 documents, 136 features, grades 0..4 in the shares of web search).
 Everybody is timed once a repetition, by turns, on one thread; figures are medians, and ratios medians of the ratios within a
 repetition. Before that, everybody learns from all queries in a process of his own: that gives NDCG@10 and memory. NDCG@10 on
 synthetic queries is the mean over five streams, because on a single one chance decides between good rankers.
@@ -26,7 +26,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks import _contestants as who
 from benchmarks._common import ROOT, environment, parser, save, table
 from benchmarks._contestants import CONTESTANTS, Contestant
-from benchmarks._data import MQ2008, Queries, data_folder, folds, offsets_of
+from benchmarks._data import Queries
 from benchmarks._timing import megabytes, seconds_of
 from online_rank.metrics import NDCG
 from online_rank.query import query_offsets
@@ -42,20 +42,6 @@ def store_synthetic(folder: Path, n_queries: int, seed: int) -> None:
     """Queries to learn from, and after them the held-out ones."""
     X, y, qid = NoisyTeacher(n_queries + HELD_OUT, n_features=136, n_documents=120, seed=seed).block()
     np.savez(folder / "data.npz", X=X, y=y, offsets=query_offsets(qid, len(y)), n_queries=n_queries)
-
-
-def store_mq2008(folder: Path, source: Path) -> None:
-    """Fold 1 of MQ2008: its training part, then its test part."""
-    fold = next(folds(source))
-    parts = (fold.train, fold.test)
-    first, second = map(offsets_of, parts)
-    np.savez(
-        folder / "data.npz",
-        X=np.concatenate([part.X for part in parts]),
-        y=np.concatenate([part.y for part in parts]),
-        offsets=np.concatenate((first, first[-1] + second[1:])),
-        n_queries=len(first) - 1,
-    )
 
 
 def load(folder: Path) -> tuple[Queries, Queries]:
@@ -85,7 +71,7 @@ def learn_all(number: int, folder: Path) -> dict[str, float]:
 
 
 def learn_in_process(number: int, folders: list[Path]) -> list[dict[str, float]]:
-    """`learn_all` in its own process, on one data set after the other: the smallest first (for the peaks)."""
+    """`learn_all` in its own process, on one stream after the other."""
     command = [sys.executable, "-m", "benchmarks.throughput", "--learn-all", str(number), *map(str, folders)]
     done = subprocess.run(command, check=True, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     return json.loads(done.stdout.splitlines()[-1])
@@ -117,16 +103,6 @@ class Figures(NamedTuple):
     def over(self, other: "Figures") -> float:
         """How many times the other's time this one takes."""
         return statistics.median(a / b for a, b in zip(self.seconds, other.seconds, strict=False))
-
-    def better_than(self, other: "Figures") -> tuple[float, float]:
-        """By how much this one's NDCG@10 is better, over the streams that both have: mean and its standard error."""
-        differences = [a - b for a, b in zip(self.ndcgs, other.ndcgs, strict=False)]
-        spread = statistics.stdev(differences) / math.sqrt(len(differences)) if len(differences) > 1 else math.nan
-        return statistics.mean(differences), spread
-
-    def more_than(self, other: "Figures") -> float:
-        """How many microseconds a query this one takes more."""
-        return 1e6 * statistics.median(a - b for a, b in zip(self.seconds, other.seconds, strict=False))
 
 
 def measure(train: Queries, repetitions: int, outcomes: dict[str, list[dict[str, float]]]) -> dict[str, Figures]:
@@ -178,36 +154,6 @@ def speeds(figures: dict[str, Figures]) -> str:
     return table(header, rows)
 
 
-def bars(figures: dict[str, Figures]) -> str:
-    """The table of what has to be reached."""
-    ours = figures[who.DEFAULT]
-    peers = [one for one in figures.values() if one.contestant.is_peer]
-    fastest = min(peers, key=lambda one: one.median)
-    best = max(peers, key=lambda one: one.ndcg)
-    spread = figures[who.SPREAD]
-    limit, limit_32 = figures[who.LIMIT], figures[who.LIMIT_32]
-    claims = [
-        ("default, queries/s / numpy's two products", figures[who.TWO_PRODUCTS].over(ours), ">=", 0.7),
-        ("argmax, time / X @ w", figures[who.ARGMAX].over(limit), "<=", 1.6),
-        ("argmax, float32, time / X @ w in float32", figures[who.ARGMAX_32].over(limit_32), "<=", 1.6),
-        ("spread, time / X @ w", spread.over(limit), "<=", 2.2),
-        ("spread, float32, time / X @ w in float32", figures[who.SPREAD_32].over(limit_32), "<=", 2.2),
-        ("default (adaptive), time / spread", ours.over(spread), "<=", 1.6),
-        ("learn_one, µs a query more than learn_many", figures[who.LEARN_ONE].more_than(ours), "<=", 4.0),
-        ("predict_one, µs a query more than X @ w", figures[who.PREDICT_ONE].more_than(figures[who.PRODUCT]), "<=", 4.0),
-        ("default, queries/s / river's, learn_one on 120 pairs", figures[who.RIVER].over(ours), ">=", 150.0),
-        (f"default, queries/s / fastest online peer's ({fastest.contestant.name})", fastest.over(ours), ">=", 1.0),
-    ]
-    rows = []
-    for what, value, sign, bar in claims:
-        met = value <= bar if sign == "<=" else value >= bar
-        rows.append([what, f"{value:,.4g}", f"{sign} {bar:g}", "met" if met else "missed"])
-    mean, error = ours.better_than(best)
-    name = f"default, NDCG@10 less the best online peer's ({best.contestant.name}), {STREAMS} streams"
-    rows.append([name, f"{mean:+.4f} ± {error:.4f}", ">= 0", "met" if mean >= 0.0 else "missed"])
-    return table(["", "measured", "bar", ""], rows)
-
-
 def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--queries", type=int, default=2000)
@@ -226,34 +172,20 @@ def main() -> None:
 
 def report(n_queries: int, repetitions: int) -> None:
     """Measure everything and write it down."""
-    source = data_folder() / MQ2008
     with tempfile.TemporaryDirectory() as temporary:
-        folders = {"MQ2008": [Path(temporary) / "MQ2008"]} if source.exists() else {}
-        folders["synthetic"] = [Path(temporary) / f"synthetic-{seed}" for seed in range(STREAMS)]
-        for folder in (folder for each in folders.values() for folder in each):
+        folders = [Path(temporary) / f"synthetic-{seed}" for seed in range(STREAMS)]
+        for seed, folder in enumerate(folders):
             folder.mkdir()
-        for seed, folder in enumerate(folders["synthetic"]):
             store_synthetic(folder, n_queries, seed)
-        if source.exists():
-            store_mq2008(folders["MQ2008"][0], source)
-        outcomes: dict[str, dict[str, list[dict[str, float]]]] = {name: {} for name in folders}
-        for number, contestant in enumerate(CONTESTANTS):
-            if not contestant.missing:
-                chosen = {name: each[: contestant.streams] for name, each in folders.items()}
-                done = iter(learn_in_process(number, [folder for each in chosen.values() for folder in each]))
-                for name, each in chosen.items():
-                    outcomes[name][contestant.name] = [next(done) for _ in each]
-        parts = []
-        for name, each in folders.items():
-            train, _ = load(each[0])
-            figures = measure(train, repetitions, outcomes[name])
-            n, d = train.X.shape
-            title = f"## {name}: {train.n_queries:,} queries, {n / train.n_queries:.3g} documents each, {d} features"
-            part = [title, speeds(figures)]
-            if name == "synthetic":
-                part += ["## What was to be reached, on the synthetic data", bars(figures)]
-            parts.append("\n\n".join(part))
-    text = "\n\n".join(reversed(parts))
+        outcomes = {
+            contestant.name: learn_in_process(number, folders[: contestant.streams])
+            for number, contestant in enumerate(CONTESTANTS)
+            if not contestant.missing
+        }
+        train, _ = load(folders[0])
+        shown = speeds(measure(train, repetitions, outcomes))
+    n, d = train.X.shape
+    title = f"## synthetic: {train.n_queries:,} queries, {n / train.n_queries:.3g} documents each, {d} features"
     save(
         "throughput",
         f"""# Throughput
@@ -266,7 +198,9 @@ much that pass raises the peak of a process that has the data. All learners of p
 different grades a query. VW keeps its constant, and reads ahead on a second thread. A batch learner's pass is its
 whole training.
 
-{text}
+{title}
+
+{shown}
 """,
     )
 

@@ -1,27 +1,26 @@
 """Which of river's transformers and operators work on queries, are saved and are served, and what does lifting them cost?
 
-    python -m benchmarks.transformers [--other PYTHON] [--queries 1000] [--later 10000]
+    python -m benchmarks.transformers [--queries 1000] [--later 10000]
 
 The tables come from trying: a `PerceptronRanker` behind the lifted transformer learns queries, is saved and loaded, and answers
 requests of a `RankingService`. Times are processor times of `learn_one` of queries of ten documents with ten new items, at
-first and at the end, next to river alone, which learns and transforms the same documents one by one
-(`benchmarks._transformers_speed`). PYTHON is the interpreter of an earlier checkout, such as 8e619ce, which is measured too.
+first and at the end, next to river alone, which learns and transforms the same documents one by one.
 """
 
 import datetime as dt
 import inspect
 import json
-import subprocess
-import sys
+import random
+import statistics
+import time
 import warnings
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from river import base, compose, feature_extraction, feature_selection, preprocessing, stats, utils
 
 from benchmarks._common import environment, parser, save, table
-from benchmarks._other import add_other, commit_of
 from online_rank import ForEachDocument, PerceptronRanker, register
 from online_rank.serving import RankingService
 from online_rank.storage.files import from_bytes, to_bytes
@@ -143,27 +142,67 @@ def tables() -> str:
     return f"## Transformers\n\n{table(header, made)}\n\n## Operators\n\n{table(header, joined)}\n"
 
 
-def times(python: str, n: int) -> dict[str, list[float]]:
-    """The times of a checkout (`benchmarks._transformers_speed`)."""
-    program = str(Path(__file__).with_name("_transformers_speed.py"))
-    made = subprocess.run([python, "-W", "ignore", program, str(n)], capture_output=True, text=True, check=True)
-    return json.loads(made.stdout)
+#: What is timed.
+TIMED: dict[str, Callable[[], Any]] = {
+    "`TargetAgg`": lambda: feature_extraction.TargetAgg(by="item", how=stats.BayesianMean(prior=1.0, prior_weight=1.0)),
+    "`TFIDF`": lambda: feature_extraction.TFIDF(on="text"),
+    "`OrdinalEncoder`": lambda: compose.Select("item") | preprocessing.OrdinalEncoder(),
+    "`OneHotEncoder`": lambda: compose.Select("kind") | preprocessing.OneHotEncoder(),
+    "`StandardScaler`": lambda: compose.Select("size") | preprocessing.StandardScaler(),
+}
+#: How many queries are the first, and the last.
+_FEW, _DOCUMENTS = 50, 10
 
 
-def speed(n: int, later: int, other: Path | None) -> str:
+def queries(n: int) -> Iterator[tuple[list[dict[str, Any]], list[int]]]:
+    """Queries of ten documents, each about a new item, with a text, a category and a number."""
+    rng = random.Random(0)
+    for t in range(n):
+        documents = [
+            {
+                "item": f"item {_DOCUMENTS * t + i}",
+                "text": f"word{rng.randrange(10**6)} word{rng.randrange(100)} and more words",
+                "kind": f"kind {min(t, 1000) * (i == 0)}",
+                "size": 10.0 * rng.random(),
+            }
+            for i in range(_DOCUMENTS)
+        ]
+        yield documents, [i % 3 for i in range(_DOCUMENTS)]
+
+
+def alone(transformer: Any, x: list[dict[str, Any]], y: list[int]) -> None:
+    """What river alone does with a query, document by document."""
+    if not transformer._supervised:
+        for document in x:
+            transformer.learn_one(document)
+    for document in x:
+        transformer.transform_one(document)
+    if transformer._supervised:
+        for document, grade in zip(x, y, strict=True):
+            transformer.learn_one(document, grade)
+
+
+def times(make: Callable[[], Any], n: int) -> list[list[float]]:
+    """Milliseconds of each of n queries, lifted and alone."""
+    lifted, plain = ForEachDocument(make()), make()
+    spent: list[list[float]] = [[], []]
+    for x, y in queries(n):
+        for own, run in zip(spent, (lifted.learn_one, partial(alone, plain)), strict=True):
+            started = time.process_time()
+            run(x, y)
+            own.append(1e3 * (time.process_time() - started))
+    return spent
+
+
+def speed(n: int, later: int) -> str:
     """The section on time, as Markdown."""
-    ours = times(sys.executable, n)
-    long = times(sys.executable, later)
-    before = times(str(other), n) if other is not None else None
-    header = ["", "at first", f"after {n:,}", f"after {later:,}", "river alone, then", "times river alone"]
     rows = []
-    for name, (first, last, _, _) in ours.items():
-        lifted, alone = long[name][1], long[name][3]
-        row = [name, *(f"{ms:.3f}" for ms in (first, last, lifted, alone)), f"{lifted / alone:.1f}"]
-        rows.append(row if before is None else [*row, *(f"{ms:.2f}" for ms in before[name][:2])])
-    if other is not None:
-        commit = commit_of(other)
-        header += [f"{commit}, at first", f"{commit}, after {n:,}"]
+    for name, make in TIMED.items():
+        lifted, plain = times(make, later)
+        parts = lifted[5 : 5 + _FEW], lifted[n - _FEW : n], lifted[-_FEW:], plain[-_FEW:]
+        medians = [statistics.median(part) for part in parts]
+        rows.append([name, *(f"{ms:.3f}" for ms in medians), f"{medians[2] / medians[3]:.1f}"])
+    header = ["", "at first", f"after {n:,}", f"after {later:,}", "river alone, then", "times river alone"]
     return f"## Time\n\nms a query of ten documents, `learn_one`. {environment()}.\n\n{table(header, rows)}\n"
 
 
@@ -171,7 +210,6 @@ if __name__ == "__main__":
     arguments = parser(__doc__)
     arguments.add_argument("--queries", type=int, default=1000)
     arguments.add_argument("--later", type=int, default=10_000)
-    add_other(arguments)
     given = arguments.parse_args()
-    text = f"{tables()}\n{speed(given.queries, given.later, given.other)}"
+    text = f"{tables()}\n{speed(given.queries, given.later)}"
     save("transformers", f"# River's transformers on queries\n\n{text}", part=True)

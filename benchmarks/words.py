@@ -1,6 +1,6 @@
 """What are words worth in the default, what do they cost, and what happens to levels that come and go?
 
-    python -m benchmarks.words [--seeds 5] [--first 0] [--part quality|levels|tfidf|memory]
+    python -m benchmarks.words [--seeds 5] [--first 0] [--part quality|levels|memory]
 
 The streams are in `benchmarks._word_streams`. Each query is ranked, then learned. Times are processor time of ranking and
 learning a query. Vowpal Wabbit learns each query as a cost-sensitive example, with cost 4 - grade. `memory` takes 100,000
@@ -15,14 +15,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from river import compose, feature_extraction
 
 from benchmarks import _word_streams as streams
 from benchmarks._common import parser, save, table
 from benchmarks._timing import megabytes
 from online_rank import (
     AdditiveRanker,
-    ForEachDocument,
     HashedFeatures,
     MaxAbsStreamScaler,
     PerceptronRanker,
@@ -38,8 +36,6 @@ NDCG = measure("ndcg@10")
 FLOOD, FLOODED, IN_USE = 120, 1500, 30
 #: Brands in use where they turn over, queries until a tenth is replaced, and a number of levels that none misses.
 TURNING, EACH, ENOUGH, TURNED = 100, 200, 10_000, 2000
-#: Queries behind TFIDF, and how many more are timed.
-TFIDF, STRETCH = 20_000, 1000
 #: Queries, words, and queries between looks at memory.
 LONG, VOCABULARY, LOOK = 100_000, 1_000_000, 10_000
 
@@ -201,40 +197,6 @@ def _ndcg_of(model: Any, queries: Any) -> float:
     return float(np.nanmean(values))
 
 
-def _behind_tfidf(more: str | None) -> Any:
-    words = feature_extraction.TFIDF(on="title")
-    return ForEachDocument(words if more is None else words + compose.Select(more)) | AdditiveRanker()
-
-
-def tfidf(seeds: range) -> str:
-    """The page's section on river's TFIDF in front of the default."""
-    rows = []
-    for name, more in (("titles", None), ("titles and prices", "price")):
-        late, new = _behind_tfidf(more), _behind_tfidf(more)
-        times: dict[bool, list[float]] = {False: [], True: []}
-        values = []
-        for t, (x, y, _) in enumerate(streams.titles(seeds[0], TFIDF + STRETCH)):
-            documents = [{key: one[key] for key in ("title", more) if key} for one in x]
-            if t < TFIDF:
-                late.learn_one(documents, y)
-                continue
-            for model in (late, new) if t % 2 else (new, late):
-                scores, scored = timed(functools.partial(model.predict_one, documents))
-                _, learned = timed(functools.partial(model.learn_one, documents, y))
-                times[model is late].append(scored + learned)
-                if model is late:
-                    values.append(ndcg(scores, y))
-        first, last = float(np.median(times[False])), float(np.median(times[True]))
-        figures = f"{first:.2f}", f"{last:.2f}", f"{last / first:.2f}", f"{np.nanmean(values):.4f}"
-        ranker: Any = late["AdditiveRanker"]
-        rows.append((name, *figures, ranker.n_features, ranker.n_words))
-    return (
-        f"## Behind river's TFIDF\n\nA model that has learned {TFIDF:,} queries, and a new one, which both rank and learn the "
-        f"next {STRETCH:,} in turns; medians of milliseconds. NDCG@10 of the first.\n\n"
-        + table(("", "new", f"after {TFIDF:,}", "last over first", "NDCG@10", "features", "words"), rows)
-    )
-
-
 def memory(seeds: range) -> str:
     """The page's section on memory with an open vocabulary."""
     model, rows, times = AdditiveRanker(), [], []
@@ -262,7 +224,7 @@ def memory(seeds: range) -> str:
     )
 
 
-PARTS: dict[str, Callable[[range], str]] = {"quality": quality, "levels": levels, "tfidf": tfidf, "memory": memory}
+PARTS: dict[str, Callable[[range], str]] = {"quality": quality, "levels": levels, "memory": memory}
 
 
 def main() -> None:

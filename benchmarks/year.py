@@ -1,6 +1,6 @@
 """A year of queries: retrain every night, or learn along?
 
-    python -m benchmarks.year [--days 365] [--queries 1000] [--keep FOLDER] [--only NAME ...] [--other PYTHON]
+    python -m benchmarks.year [--days 365] [--queries 1000] [--only NAME ...]
 
 Queries of `WebLike` with 20 documents and 30 raw features. The truth is additive with interactions; it turns by four right
 angles over a year and jumps half of one before days 121 and 241. Every query is ranked by what is known then. LightGBM and
@@ -8,22 +8,16 @@ XGBoost are retrained after each day on the last 7 or 30 days, and serve all of 
 30 days, by training without the last day and ranking it. Online rankers learn from each query after they have ranked it. On the
 first day the former have no model, and rank at random. river's logistic regression and Vowpal Wabbit learn as in
 `benchmarks.online_peers`; Vowpal Wabbit's time includes writing its text.
-
-PYTHON is the interpreter of another checkout's environment, whose blends live along. With `--keep`, everybody's state but
-theirs is written to the folder every 30 days, and the next run continues from there.
 """
 
 import pickle
-import re
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks._common import RESULTS, environment, parser, save, table
-from benchmarks._other import OtherModel, add_other, commit_of
 from benchmarks.online_peers import CONTESTANTS as PEERS
 from benchmarks.online_peers import Learner
 from online_rank import AdditiveRanker, BlendRanker, PerceptronRanker, StreamQuantileMap, measure
@@ -55,22 +49,6 @@ class Along:
     def n_bytes(self) -> int:
         """What must be kept for tomorrow."""
         return len(pickle.dumps(self.model))
-
-
-class Elsewhere:
-    """An online ranker of another checkout."""
-
-    def __init__(self, model: OtherModel) -> None:
-        self.model = model
-
-    def serve(self, X: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """Scores by what is known now; then the query is learned."""
-        return np.asarray(self.model.asked(X, y))
-
-    def end_of_day(self, queries: list[Query]) -> None:
-        """Nothing is left to do."""
-
-    n_bytes = 0
 
 
 class Peer:
@@ -150,7 +128,7 @@ def xgboost(rounds: int) -> Any:
     return XGBRanker(objective="rank:ndcg", n_estimators=rounds, n_jobs=1)
 
 
-Contestant = Along | Elsewhere | Peer | Nightly
+Contestant = Along | Peer | Nightly
 
 #: Of the online learners of other libraries, one a library.
 RIVER, WABBIT = "river StandardScaler | LogisticRegression()", "Vowpal Wabbit --csoaa_ldf m"
@@ -194,8 +172,6 @@ class Life:
             start = time.process_time()
             scores = self.contestant.serve(X, y)
             self.seconds += time.process_time() - start
-            if isinstance(self.contestant, Elsewhere):
-                self.seconds = self.contestant.model.seconds
             if y.any():
                 values.append(ndcg.value(scores, y))
         start = time.process_time()
@@ -204,32 +180,13 @@ class Life:
         self.means.append(float(np.mean(values)))
 
 
-def elsewhere(other: Path) -> dict[str, Life]:
-    """The blends of another checkout."""
-    commit = commit_of(other)
-    return {
-        f"{name} of {commit}": Life(Elsewhere(OtherModel(other, name))) for name in ("BlendRanker('light')", "BlendRanker()")
-    }
-
-
-def all_lives(names: list[str], days: int, n_queries: int, folder: Path | None, others: dict[str, Life]) -> dict[str, Life]:
-    """Everybody's year, or the first `days` of it, from where the folder has it."""
-    # Vowpal Wabbit's model cannot be pickled.
-    kept = [name for name in names if name not in {RIVER, WABBIT}]
-    files = (
-        {name: folder / f"{n_queries} {re.sub(r'[^A-Za-z0-9]+', ' ', name).strip()}.pickle" for name in kept} if folder else {}
-    )
-    lives = {
-        name: pickle.loads(files[name].read_bytes()) if name in files and files[name].exists() else Life(CONTESTANTS[name]())
-        for name in names
-    } | others
-    for day in range(min(len(life.means) for life in lives.values()), days):
+def all_lives(names: list[str], days: int, n_queries: int) -> dict[str, Life]:
+    """Everybody's year, or the first `days` of it."""
+    lives = {name: Life(CONTESTANTS[name]()) for name in names}
+    for day in range(days):
         queries = day_of(day, n_queries)
-        for name, life in lives.items():
-            if len(life.means) == day:
-                life.live(queries)
-                if name in files and ((day + 1) % MONTH == 0 or day + 1 == days):
-                    files[name].write_bytes(pickle.dumps(life))
+        for life in lives.values():
+            life.live(queries)
         if (day + 1) % MONTH == 0:
             print(f"day {day + 1}:", "; ".join(f"{name} {np.mean(life.means):.4f}" for name, life in lives.items()), flush=True)
     return lives
@@ -292,13 +249,9 @@ def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--days", type=int, default=YEAR)
     arguments.add_argument("--queries", type=int, default=1000, help="queries a day")
-    arguments.add_argument("--keep", type=Path, metavar="FOLDER")
     arguments.add_argument("--only", nargs="+", choices=CONTESTANTS, default=[*CONTESTANTS], metavar="NAME")
-    add_other(arguments)
     chosen = arguments.parse_args()
-    if chosen.keep:
-        chosen.keep.mkdir(exist_ok=True)
-    lives = all_lives(chosen.only, chosen.days, chosen.queries, chosen.keep, elsewhere(chosen.other) if chosen.other else {})
+    lives = all_lives(chosen.only, chosen.days, chosen.queries)
     where = environment("lightgbm", "xgboost-cpu", "vowpalwabbit")
     header = ["served NDCG@10", "mean", "difference", "processor seconds", "MB kept"]
     save(

@@ -213,13 +213,16 @@ def parts_of(model):
     return list(model.steps.values()) if hasattr(model, "steps") else [model]
 
 
-def variants(names):
-    """Names of models as parameters of a test. The first of each class is tested always, further settings by slow tests."""
+def variants(names, slow=()):
+    """Names of models as parameters of a test.
+
+    The first of each class is tested always, further settings and those in `slow` by slow tests.
+    """
     found, seen = [], set()
     for name in names:
         model = REGISTRY[name]()
         classes = {type(model), *map(type, parts_of(model))}
-        found.append(pytest.param(name, marks=[pytest.mark.slow] if classes <= seen else []))
+        found.append(pytest.param(name, marks=[pytest.mark.slow] if classes <= seen or name in slow else []))
         seen |= classes
     return found
 

@@ -20,6 +20,7 @@ def rooms():
         yield importlib.import_module(f"online_rank.{name}")
 
 
+@pytest.mark.slow
 def test_every_public_name_has_a_page():
     pytest.importorskip("sphinx")
     pytest.importorskip("latex2mathml")

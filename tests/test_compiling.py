@@ -143,6 +143,7 @@ print(sum(all_finite.stats.cache_misses.values()))
 """
 
 
+@pytest.mark.slow
 def test_one_process_compiles_what_others_read(tmp_path):
     pytest.importorskip("fcntl")
     environment = {**os.environ, "ONLINE_RANK_JIT": "1", "NUMBA_CACHE_DIR": str(tmp_path)}

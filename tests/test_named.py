@@ -88,7 +88,7 @@ def test_paths_and_scripts_exist(page):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_routes_exist(page):
-    paths = RankingApp(RankingService(PerceptronRanker()))._paths
+    paths = RankingApp(RankingService(PerceptronRanker())).paths
     routes = {*POSTED, *paths._routes}
     for path in re.findall(r"`(?:(?:GET|POST|DELETE|PUT) )?(/[a-z][\w/.-]*)`", text_of(page)):
         assert path in routes or path.startswith("/models/") or path == _VOLUME, path

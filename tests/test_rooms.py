@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks._parts import Parts, allowed_across
+from benchmarks._parts import PARTS, Parts, allowed_across
 from online_rank.support.registry import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -30,26 +30,31 @@ def test_every_room_is_in_the_diagram_and_every_test_folder_is_a_room():
     assert folders - rooms <= {"benchmarks", "campaigns", "fuzz", "kernels", "reference"}
 
 
+def test_the_diagram_of_the_parts_shows_all():
+    diagram = re.search(r"```text\n(studies .*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)[1]
+    assert {*re.findall(r"^[ |]*([a-z]{2,}) {3,}\S", diagram, re.MULTILINE)} == {*PARTS}
+
+
 @pytest.mark.slow
-def test_core_imports_neither_service_nor_studies():
+def test_no_part_imports_one_that_it_may_not_know():
     assert Parts().wrong() == []
 
 
 @pytest.mark.slow
-def test_what_the_service_uses_of_the_core_is_public_or_listed():
-    assert sorted(Parts().across()) == allowed_across()
-    assert len(allowed_across()) <= 60
+@pytest.mark.parametrize("part", ["service", "engines"])
+def test_what_a_part_uses_of_the_core_is_public_or_listed(part):
+    assert sorted(Parts().across(part)) == allowed_across(part)
+    assert len(allowed_across(part)) <= 60
 
 
 def test_the_modules_of_a_part_may_import_one_another():
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-    service, studies = (contract for contract in contracts if contract["type"] == "protected")
-    assert service["allowed_importers"] == [*service["protected_modules"], "online_rank.cli.live"]
-    assert studies["allowed_importers"] == studies["protected_modules"]
-    assert {name for contract in (service, studies) for name in contract["protected_modules"]} <= {
-        *Parts().modules,
-        "online_rank.serving",
-    }
+    walls = {contract["id"]: contract for contract in contracts if contract["type"] == "protected"}
+    assert [*walls] == [part for part in PARTS if part != "core"]
+    for part, wall in walls.items():
+        others = ["online_rank.cli.live"] if part == "service" else []
+        assert wall["allowed_importers"] == [*wall["protected_modules"], *others]
+    assert {name for wall in walls.values() for name in wall["protected_modules"]} <= {*Parts().modules}
 
 
 @pytest.mark.slow

@@ -5,8 +5,7 @@ from typing import Any
 from online_rank.base import serving_ranker
 from online_rank.base.closed import form_of
 from online_rank.base.form import Blend
-from online_rank.export.reading import simplified
-from online_rank.export.table import TARGETS
+from online_rank.support.registry import of_another_part
 
 
 def with_trees(model: Any) -> dict[str, Any] | None:
@@ -23,17 +22,14 @@ def with_trees(model: Any) -> dict[str, Any] | None:
     counted = hedge.account.counted_weight
     form = form_of(ranker)
     alone = form.head.forms[0] if isinstance(form.head, Blend) else form
+    targets_of = of_another_part("targets_of")
     return {
         "curves": 1.0 - float(hedge.losses[0]) / counted,
         "served": 1.0 - hedge.account.served / counted,
         "trees": ranker.n_trees if isinstance(form.head, Blend) else 0,
-        "exports_curves": _targets(simplified(alone)[1]),
-        "exports_served": _targets(simplified(form)[1]),
+        "exports_curves": targets_of(alone),
+        "exports_served": targets_of(form),
     }
-
-
-def _targets(kind: str) -> list[str]:
-    return [name for name, target in TARGETS.items() if kind in target.kinds]
 
 
 def in_words(found: dict[str, Any], measure: str) -> str:

@@ -1,17 +1,42 @@
-"""What the first queries of files have that a target cannot distinguish, or compute, said before a model is trained for it."""
+"""`online-rank train --for TARGET`: what a target of `export` can compute, and what it cannot distinguish in queries."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from online_rank.export.cells import cell
 from online_rank.export.ensembles import ZERO_FILLED
+from online_rank.export.reading import simplified
+from online_rank.export.table import TARGETS
 from online_rank.query.embeddings import is_vector
 
 
-def missing_beside_zero(queries: Iterable[tuple[Any, ...]], target: str | None) -> list[str]:
-    """A line on features that are missing in some documents of queries (x, y, ...), and 0 or less in others.
+def require_target(name: str) -> None:
+    """Raise ValueError for a name of no target that a model can be trained for."""
+    targets = [name for name, target in TARGETS.items() if "fusion" not in target.kinds]
+    if name not in targets:
+        raise ValueError(f"--for {name}: it is one of {', '.join(targets)}")
+
+
+def sees_queries(target: str) -> bool:
+    """Whether a target computes scores that depend on the other documents of the query."""
+    return "query" in TARGETS[target].kinds
+
+
+def targets_of(form: Any) -> list[str]:
+    """The targets that can compute a closed form."""
+    kind = simplified(form)[1]
+    return [name for name, target in TARGETS.items() if kind in target.kinds]
+
+
+def beyond(queries: Sequence[tuple[Any, ...]], target: str) -> list[str]:
+    """Lines on what a target cannot distinguish in queries (x, y, ...), or cannot compute."""
+    return [*_missing_beside_zero(queries, target), *_vectors_beyond(queries, target)]
+
+
+def _missing_beside_zero(queries: Iterable[tuple[Any, ...]], target: str) -> list[str]:
+    """A line on features that are missing in some documents of queries, and 0 or less in others.
 
     There is none for a target that tells missing values from 0.
     """
@@ -40,9 +65,9 @@ def missing_beside_zero(queries: Iterable[tuple[Any, ...]], target: str | None) 
     ]
 
 
-def vectors_beyond(queries: Iterable[tuple[Any, ...]], target: str | None) -> list[str]:
-    """A line on the vectors in queries (x, y, ...), if the target cannot compute what a model makes of them."""
-    if target is None or cell(target, "vectors").how:
+def _vectors_beyond(queries: Iterable[tuple[Any, ...]], target: str) -> list[str]:
+    """A line on the vectors in queries, if the target cannot compute what a model makes of them."""
+    if cell(target, "vectors").how:
         return []
     found: dict[str, None] = {}
     for x, *_ in queries:

@@ -9,8 +9,8 @@ from typing import Any
 from online_rank.cli.files import histories_of, require_no_time
 from online_rank.cli.options import Training
 from online_rank.cli.reading import Reading, check_files
-from online_rank.export.table import TARGETS
 from online_rank.query.names import in_nfc
+from online_rank.support.registry import of_another_part
 
 SHUFFLE_BUFFER = 2048
 
@@ -78,7 +78,7 @@ class Settings(Training):
     @property
     def relative(self) -> bool:
         """Whether columns may be relative to the query: not for a target that sees one document at a time."""
-        return self.target is None or "query" in TARGETS[self.target].kinds
+        return self.target is None or of_another_part("sees_queries")(self.target)
 
     def queries(self, number: int, model: Any, source: Any = None) -> Iterable[tuple]:
         """The queries of pass `number`, counted from 0, for a model; from a source, if the files are open."""
@@ -124,9 +124,8 @@ class Settings(Training):
             raise ValueError(
                 f"--for {self.target}: engines cannot compute words yet: leave out --query-text and --kind NAME=text"
             )
-        targets = [name for name, target in TARGETS.items() if "fusion" not in target.kinds]
-        if self.target not in (None, *targets):
-            raise ValueError(f"--for {self.target}: it is one of {', '.join(targets)}")
+        if self.target is not None:
+            of_another_part("require_target")(self.target)
         if self.reading.event_time is None:
             require_no_time(histories_of(self.history))
         # The others are compared with their own candidates while they learn.

@@ -20,7 +20,6 @@ from online_rank.cli.begin_with import begun_with, differences
 from online_rank.cli.beside import in_words, with_trees, with_words, words_in_words
 from online_rank.cli.evaluate import measure_files
 from online_rank.cli.files import behind, check_outputs, declared, histories_of
-from online_rank.cli.for_target import missing_beside_zero, vectors_beyond
 from online_rank.cli.options import Checkpoints, Measuring, Output
 from online_rank.cli.printing import RANDOM, measured, table
 from online_rank.cli.reading import NO_GRADES, warnings_as_lines
@@ -114,9 +113,8 @@ def _run(settings: Settings, checkpoints: Checkpoints, output: Output) -> None:
         names = None if source.is_letor else list(plan.features)
         about = {"trace": traces[0], "log": log, "model": model, "certificate": certificate, "feature_names": names}
         with progress("writing the report", unit="", shown=shown):
-            from online_rank.cli.report import write_report
-
-            report["report"] = str(write_report(output.report, figures=report, settings=settings.shown(), **about))
+            write = of_another_part("write_report")
+            report["report"] = str(write(output.report, figures=report, settings=settings.shown(), **about))
     if output.json:
         print(json.dumps(report))
     elif not output.quiet:
@@ -146,8 +144,8 @@ def _untaught(settings: Settings, source: Any, blank: Any, output: Output, shown
         model = declared(model, source.plan.features)
     for line in ([] if source.is_letor else source.plan.in_words()) + advice(source.first(LOOKED_AT), not source.is_letor):
         output.warn(line)
-    for look in (missing_beside_zero, vectors_beyond):
-        for line in look(source.first(LOOKED_AT), settings.target):
+    if settings.target is not None:
+        for line in of_another_part("beyond")(source.first(LOOKED_AT), settings.target):
             output.warn(line)
     if not settings.certify or keeps_account(ranker_of(model)):
         return model
@@ -247,9 +245,7 @@ def _log_for(report_to: str | None, settings: Settings, checkpoints: Checkpoints
         raise ValueError("--report shows a whole run: leave out --checkpoint, which may continue in the middle of one")
     if importlib.util.find_spec("matplotlib") is None:
         raise MissingExtra('--report needs matplotlib: pip install "online_rank[plot]"')
-    from online_rank.cli.query_log import QueryLog
-
-    return QueryLog(settings.measure)
+    return of_another_part("QueryLog")(settings.measure)
 
 
 @contextlib.contextmanager

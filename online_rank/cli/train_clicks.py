@@ -21,6 +21,7 @@ from online_rank.cli.settings import Settings
 from online_rank.cli.train import behind_map, new_model, require_known_signs
 from online_rank.cli.ways import LEARNED, taught, ways
 from online_rank.stream.plan import n_features_of
+from online_rank.support.registry import of_another_part
 
 #: The least examination that a click is divided by.
 _LEAST_LOOKED_AT = 0.01
@@ -227,11 +228,10 @@ def _tested(model: Any, log: ClickLog, examination: tuple[float, ...] | None, sh
 
 def _page(folder: str, figures: dict[str, Any], log: ClickLog, model: Any, plan: Any) -> str:
     """Write the page of `--report`; returns where it is."""
-    from online_rank.cli.report import write_figures
-
     events = [f"{name}={worth:g}" for name, worth in (log.events or {}).items()]
     settings = {"origin": SAYS[log.origin], **log.reading._asdict(), "events": events, "topic": log.topic}
-    return str(write_figures(folder, figures=figures, settings=settings, model=model, names=plan.features))
+    write = of_another_part("write_figures")
+    return str(write(folder, figures=figures, settings=settings, model=model, names=plan.features))
 
 
 def _print(report: dict[str, Any]) -> None:

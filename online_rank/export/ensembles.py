@@ -17,8 +17,8 @@ from online_rank.export.reading import Prepared, in_levels
 LEAVES = 2048
 #: Targets that take a missing field for 0, and what they are called.
 ZERO_FILLED = {"solr": "Solr", **dict.fromkeys(("elasticsearch", "opensearch"), "the plugin")}
-#: Known values are not below this.
-_LOWEST = -1e300
+#: Known values are not below this; those above 0 not below the least that single precision has in full.
+_LOWEST, _LEAST = -1e300, float(np.finfo(np.float32).tiny)
 #: Knots that are closer than this stand for one number and its neighbour.
 _BESIDE = 1e-30
 
@@ -129,7 +129,7 @@ def _with_zeros(tree: Tree, given: Prepared, title: str) -> Tree:
             # Every value is known.
             thresholds[n] = -np.inf if thresholds[n] <= _LOWEST else thresholds[n]
         elif lowest[j] > 0.0:
-            thresholds[n] = max(thresholds[n], 0.5 * lowest[j])
+            thresholds[n] = max(thresholds[n], _LEAST)
         elif thresholds[n] <= 0.0:
             raise ValueError(
                 f"feature {given.texts[j]!r} has been missing, and 0 or less, and {title} takes a missing field for 0: add a "

@@ -1,12 +1,16 @@
 """Models as ONNX graphs, from raw features to scores (extra `onnx`)."""
 
+import functools
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from online_rank.base.form import Blend, Crossed, Curves, Form, InQuery, Linear, Network, Scale, Take, Tree, Trees, sources_of
-from online_rank.export.normal import NORMAL_MIDDLE, NORMAL_SPLIT, NORMAL_TAIL
+from online_rank.export.onnx_curves import cells_of, curves_on, lines_of, on_lines
+from online_rank.export.onnx_graph import DOUBLE, Graph
+from online_rank.export.onnx_ranks import curves_of_ranks, rank_scores
+from online_rank.export.onnx_trees import is_by_tables, thresholds_of, trees_on
 from online_rank.export.reading import Names, Prepared, prepared
 from online_rank.support.lazy import needs
 
@@ -15,40 +19,6 @@ _OPSET = 17
 _IR_VERSION = 8
 #: Version of the operator set for trees.
 _ML, _ML_OPSET = "ai.onnx.ml", 3
-#: Numbers of types: `onnx.TensorProto`.
-_UINT8, _INT64, _DOUBLE = 2, 7, 11
-
-
-class Graph:
-    """Nodes of an ONNX graph and the constants that they use; every value is float64 unless a method says otherwise."""
-
-    def __init__(self, helper: Any, numpy_helper: Any) -> None:
-        self.nodes: list[Any] = []
-        self.constants: list[Any] = []
-        self._helper = helper
-        self._numpy_helper = numpy_helper
-        self.has_trees = False
-
-    def tensor(self, values: np.ndarray) -> Any:
-        """Values as a tensor, for an attribute of a node."""
-        return self._numpy_helper.from_array(values)
-
-    def constant(self, value: Any) -> str:
-        """A constant array; its name."""
-        name = f"c{len(self.constants)}"
-        self.constants.append(self._numpy_helper.from_array(np.asarray(value), name))
-        return name
-
-    def add(self, kind: str, *inputs: str | np.ndarray | float, **attributes: Any) -> str:
-        """Add a node; inputs may be names or constants. Returns the name of its output."""
-        return self.add_several(kind, 1, *inputs, **attributes)[0]
-
-    def add_several(self, kind: str, n_outputs: int, *inputs: str | np.ndarray | float, **attributes: Any) -> list[str]:
-        """The same for a node with several outputs."""
-        names = [value if isinstance(value, str) else self.constant(value) for value in inputs]
-        outputs = [f"v{len(self.nodes)}_{k}" for k in range(n_outputs)]
-        self.nodes.append(self._helper.make_node(kind, names, outputs, **attributes))
-        return outputs
 
 
 def to_onnx(model: Any, *, name: str = "online_rank", names: Names = None) -> Any:
@@ -71,7 +41,7 @@ def to_onnx(model: Any, *, name: str = "online_rank", names: Names = None) -> An
     documents must be all documents of one query, and the metadata `documents` is "of one query"; if not, it is "any".
     A vector is an input of its name, float64 (n, k), NaN for documents that lack it; the vector of the query is the input
     "query NAME", (p,), NaN without one. Entries of a context are columns, the same for all documents of a query.
-    Networks are computed in float64, even if they learned in float32; trees are summed in float32.
+    Networks are computed in float64, even if they learned in float32. Trees deeper than 4, or few, are summed in float32.
 
     Raises
     ------
@@ -93,15 +63,15 @@ def to_onnx(model: Any, *, name: str = "online_rank", names: Names = None) -> An
     given = prepared(model, "onnx", names)
     form, texts = given.form, given.texts
     graph = Graph(helper, numpy_helper)
-    _form(graph, _with_vectors(graph, given), form)
+    _sum(graph, _with_vectors(graph, given), _terms(form), form.n_features)
     graph.nodes[-1].output[0] = "scores"
     opsets = [helper.make_opsetid("", _OPSET), *([helper.make_opsetid(_ML, _ML_OPSET)] if graph.has_trees else [])]
     made = helper.make_model(
         helper.make_graph(
             graph.nodes,
             name,
-            [helper.make_tensor_value_info(name, _DOUBLE, shape) for name, shape in _inputs(given).items()],
-            [helper.make_tensor_value_info("scores", _DOUBLE, ["n"])],
+            [helper.make_tensor_value_info(name, DOUBLE, shape) for name, shape in _inputs(given).items()],
+            [helper.make_tensor_value_info("scores", DOUBLE, ["n"])],
             graph.constants,
             doc_string=f"{type(form.head).__name__} of {len(form.layers)} layers, by online_rank",
         ),
@@ -127,13 +97,96 @@ def _onnx() -> tuple[Any, Any, Any]:
     return helper, numpy_helper, checker
 
 
-def _form(graph: Graph, X: str, form: Form) -> str:
-    """The scores of a form on the columns X."""
-    width = form.n_features
-    for layer in form.layers:
+class Term(NamedTuple):
+    """What is added to scores: a weight, layers and a head that is no blend."""
+
+    weight: float
+    layers: tuple[Any, ...]
+    head: Any
+
+
+def _terms(form: Form, weight: float = 1.0, before: tuple[Any, ...] = ()) -> list[Term]:
+    """The terms of a form. Curves of values are apart from curves of their ranks."""
+    layers, head = (*before, *form.layers), form.head
+    if isinstance(head, Blend):
+        parts = zip(head.forms, (weight * head.weights).tolist(), strict=True)
+        return [term for inner, own in parts for term in _terms(inner, own, layers)]
+    if len(layers) == 2 and isinstance(head, Linear) and _is_of_ranks(*layers):
+        return _apart(weight, *layers, head.weights)
+    return [Term(weight, layers, head)]
+
+
+def _is_of_ranks(first: Any, second: Any) -> bool:
+    return isinstance(first, InQuery) and first.how == "ranks" and isinstance(second, Curves)
+
+
+def _apart(weight: float, ranks: InQuery, curves: Curves, weights: np.ndarray) -> list[Term]:
+    made, relative = [], ranks.relative[curves.sources]
+    sources = ranks.sources[curves.sources]
+    for side in (False, True):
+        own = np.flatnonzero(relative == side)
+        if not len(own):
+            continue
+        missing = None if curves.missing is None else curves.missing[own]
+        columns = np.arange(len(own)) if side else sources[own]
+        part = Curves(columns, tuple(curves.knots[c] for c in own), missing)
+        layers = (InQuery(sources[own], np.ones(len(own), dtype=bool), "ranks"), part) if side else (part,)
+        made.append(Term(weight, layers, Linear(weights[own])))
+    return made
+
+
+def _sum(graph: Graph, X: str, terms: list[Term], width: int) -> str:
+    """The scores on the columns X: the curves and trees of raw features share the cells of values."""
+    curves = [term for term in terms if _has_curves_alone(term)]
+    trees = [term for term in terms if _has_trees_alone(term, width)]
+    scores = _on_cells(graph, X, curves, trees, width) if curves or trees else []
+    for term in terms:
+        if not _has_curves_alone(term) and not _has_trees_alone(term, width):
+            made = _term(graph, X, term, width)
+            scores.append(made if term.weight == 1.0 else graph.add("Mul", made, term.weight))
+    return functools.reduce(lambda total, own: graph.add("Add", total, own), scores)
+
+
+def _has_curves_alone(term: Term) -> bool:
+    return len(term.layers) == 1 and isinstance(term.layers[0], Curves) and isinstance(term.head, Linear)
+
+
+def _has_trees_alone(term: Term, width: int) -> bool:
+    return not term.layers and isinstance(term.head, Trees) and is_by_tables(term.head.trees, width)
+
+
+def _on_cells(graph: Graph, X: str, curves: list[Term], trees: list[Term], width: int) -> list[str]:
+    """The scores of curves and of trees of raw features."""
+    points: list[list[np.ndarray]] = [[] for _ in range(width)]
+    for term in curves:
+        for j, (xs, _) in zip(term.layers[0].sources.tolist(), term.layers[0].knots, strict=True):
+            points[j].append(xs)
+    grown = [tree._replace(values=term.weight * tree.values) for term in trees for tree in term.head.trees]
+    for own, limits in zip(points, thresholds_of(grown, width) if grown else [np.empty(0)] * width, strict=True):
+        own.append(limits)
+    cells = cells_of(graph, X, [np.concatenate(own) for own in points])
+    scores = []
+    if curves:
+        tables = [lines_of(cells, term.layers[0].sources, term.layers[0], term.weight * term.head.weights) for term in curves]
+        levels, slopes = (np.sum(parts, axis=0) for parts in zip(*tables, strict=True))
+        lines = on_lines(graph, cells, levels, slopes)
+        scores.append(graph.add("MatMul", np.ones(width), lines))
+    if grown:
+        scores.append(trees_on(graph, cells, grown))
+    return scores
+
+
+def _term(graph: Graph, X: str, term: Term, width: int) -> str:
+    """The scores of a term, without its weight."""
+    if len(term.layers) == 2 and isinstance(term.head, Linear) and _is_of_ranks(*term.layers):
+        ranks, curves = term.layers
+        if all(np.array_equal(xs, curves.knots[0][0]) for xs, _ in curves.knots):
+            return curves_of_ranks(graph, _columns(graph, X, ranks.sources, width), curves, term.head.weights)
+    for layer in term.layers:
         X = _LAYERS[type(layer)](graph, X, layer, width)
         width = len(sources_of((layer,), width))
-    return _HEADS[type(form.head)](graph, X, form.head)
+    made: str = _HEADS[type(term.head)](graph, X, term.head)
+    return made
 
 
 def _inputs(given: Prepared) -> dict[str, list[Any]]:
@@ -214,30 +267,14 @@ def _scale(graph: Graph, X: str, layer: Scale, width: int) -> str:
 
 
 def _curves(graph: Graph, X: str, layer: Curves, width: int) -> str:
-    """The line from the last point that is <= each value, level + slope (x - start). Values are compared with all points."""
-    chosen, k = _columns(graph, X, layer.sources, width), len(layer.knots)
-    # Nothing is >= NaN, where a curve has fewer points than others.
-    points = np.full((max((len(xs) for xs, _ in layer.knots), default=0), 1, k), np.nan)
-    lines = []
-    for c, (xs, ys) in enumerate(layer.knots):
-        points[: len(xs), 0, c] = xs
-        lines.append(np.stack([np.append(xs[0], xs), np.append(ys[0], ys), [0.0, *layer.slopes(c), 0.0]], axis=1))
-    reached = graph.add("Cast", graph.add("GreaterOrEqual", chosen, points), to=_UINT8)
-    reached = graph.add("Reshape", reached, np.array([len(points), -1]))
-    n_reached = graph.add("MatMulInteger", np.ones((1, len(points)), dtype=np.uint8), reached)
-    before = np.cumsum([0, *map(len, lines)])[:-1].astype(np.int32)
-    place = graph.add("Add", graph.add("Reshape", n_reached, np.array([-1, k])), before)
-    start, level, slope = graph.add_several("Split", 3, graph.add("Gather", np.concatenate(lines), place, axis=0), axis=2)
-    beyond = graph.add("Sub", graph.add("Unsqueeze", chosen, np.array([2])), start)
-    made = graph.add("Squeeze", graph.add("Add", level, graph.add("Mul", beyond, slope)), np.array([2]))
-    return made if layer.missing is None else graph.add("Where", graph.add("IsNaN", chosen), layer.missing[None], made)
+    return curves_on(graph, _columns(graph, X, layer.sources, width), layer)
 
 
 def _in_query(graph: Graph, X: str, layer: InQuery, width: int) -> str:
     if layer.how == "ranks":
         own, ranked = (_columns(graph, X, layer.sources[layer.relative == side], width) for side in (False, True))
         order = np.argsort(np.argsort(layer.relative, kind="stable"), kind="stable")
-        return _columns(graph, graph.add("Concat", own, _ranks(graph, ranked), axis=1), order, len(order))
+        return _columns(graph, graph.add("Concat", own, rank_scores(graph, ranked), axis=1), order, len(order))
     X = _columns(graph, X, layer.sources, width)
     relative = _RELATIVE[layer.how](graph, X, layer.soft)
     if layer.centred is not None and not layer.centred.all():
@@ -246,48 +283,6 @@ def _in_query(graph: Graph, X: str, layer: InQuery, width: int) -> str:
         shift = _unless_constant(graph, X, graph.add("Div", mean, graph.add("Add", deviation, layer.soft)))
         relative = graph.add("Add", relative, graph.add("Mul", shift, (~layer.centred).astype(float)))
     return relative if layer.relative.all() else graph.add("Where", layer.relative[None], relative, X)
-
-
-def _ranks(graph: Graph, X: str) -> str:
-    """The normal scores of the ranks of columns; NaN for NaN. Rows are sorted, and groups of equal values counted."""
-    missing = graph.add("IsNaN", graph.add("Transpose", X, perm=[1, 0]))
-    rows = graph.add("Where", missing, np.inf, graph.add("Transpose", X, perm=[1, 0]))
-    n = graph.add("Shape", rows, start=1)
-    values, places = graph.add_several("TopK", 2, rows, n, axis=1, largest=0, sorted=1)
-    zeros = graph.add("Mul", graph.add("Cast", missing, to=_DOUBLE), 0.0)
-    before = graph.add("Slice", values, np.array([0]), np.array([-1]), np.array([1]))
-    after = graph.add("Slice", values, np.array([1]), np.array([2**31]), np.array([1]))
-    begins = graph.add("Cast", graph.add("Less", before, after), to=_INT64)
-    group = graph.add("Pad", graph.add("CumSum", begins, np.array(1)), np.array([0, 1, 0, 0]))
-    ones = graph.add("Add", zeros, 1.0)
-    sizes = graph.add("ScatterElements", zeros, group, ones, axis=1, reduction="add")
-    last, size = (graph.add("GatherElements", part, group, axis=1) for part in (graph.add("CumSum", sizes, np.array(1)), sizes))
-    share = graph.add("Sub", last, graph.add("Mul", size, 0.5))
-    share = graph.add("ScatterElements", zeros, places, share, axis=1)
-    known = graph.add("ReduceSum", graph.add("Cast", graph.add("Not", missing), to=_DOUBLE), np.array([1]), keepdims=1)
-    scores = _normal_scores(graph, graph.add("Div", share, known))
-    return graph.add("Transpose", graph.add("Where", missing, np.nan, scores), perm=[1, 0])
-
-
-def _normal_scores(graph: Graph, p: str) -> str:
-    """The standard normal quantiles of p: approximations of Acklam, one for the tails and one for the middle."""
-
-    def ratio(t: str, up: tuple[float, ...], down: tuple[float, ...]) -> str:
-        return graph.add("Div", *(_polynomial(graph, t, coefficients) for coefficients in (up, down)))
-
-    low = graph.add("Min", p, graph.add("Sub", 1.0, p))
-    tail = ratio(graph.add("Sqrt", graph.add("Mul", graph.add("Log", graph.add("Max", low, 1e-300)), -2.0)), *NORMAL_TAIL)
-    centred = graph.add("Sub", p, 0.5)
-    middle = graph.add("Mul", centred, ratio(graph.add("Mul", centred, centred), *NORMAL_MIDDLE))
-    signed = graph.add("Mul", tail, graph.add("Neg", graph.add("Sign", centred)))
-    return graph.add("Where", graph.add("Less", low, NORMAL_SPLIT), signed, middle)
-
-
-def _polynomial(graph: Graph, t: str, coefficients: tuple[float, ...]) -> str:
-    value = graph.add("Mul", t, coefficients[0])
-    for coefficient in coefficients[1:-1]:
-        value = graph.add("Mul", graph.add("Add", value, coefficient), t)
-    return graph.add("Add", value, coefficients[-1])
 
 
 def _moments(graph: Graph, X: str) -> tuple[str, str]:
@@ -350,12 +345,7 @@ def _trees(graph: Graph, X: str, head: Trees) -> str:
         target_ids=[0] * len(leaves),
         target_weights_as_tensor=graph.tensor(values[leaves].astype(np.float64)),
     )
-    return graph.add("Squeeze", graph.add("Cast", total, to=_DOUBLE), np.array([1]))
-
-
-def _blend(graph: Graph, X: str, head: Blend) -> str:
-    scores = [graph.add("Unsqueeze", _form(graph, X, form), np.array([1])) for form in head.forms]
-    return _times(graph, graph.add("Concat", *scores, axis=1), head.weights)
+    return graph.add("Squeeze", graph.add("Cast", total, to=DOUBLE), np.array([1]))
 
 
 _LAYERS: dict[type, Any] = {
@@ -366,4 +356,4 @@ _LAYERS: dict[type, Any] = {
     Take: _take,
 }
 
-_HEADS: dict[type, Any] = {Blend: _blend, Linear: _linear, Network: _network, Trees: _trees}
+_HEADS: dict[type, Any] = {Linear: _linear, Network: _network, Trees: _trees}

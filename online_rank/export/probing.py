@@ -34,6 +34,8 @@ _TRIES, _PATIENCE = 60, 3
 _MISSING, _IN_QUERY = 0.15, 25
 #: The least number above 0 that PostgreSQL gets.
 _LEAST = 1e-290
+#: Levels of a boolean; it has no others.
+_BOOLEANS = {"true", "false"}
 #: Levels that no model knows: text that is code, or markup, or none of these, somewhere.
 _HOSTILE = (
     "x' OR '1'='1",
@@ -335,8 +337,9 @@ def _texts(given: Prepared, row: np.ndarray) -> dict[str, Any]:
         if not own.keys().isdisjoint(given.context):
             continue
         # Half of the documents without a level that has a column have an unknown one.
-        if None not in own.values() and not row[[*own]].any() and _mixed(row) % 2:
-            fields[field] = _unknown(tuple(text for text in own.values() if text is not None), row)
+        levels = tuple(text for text in own.values() if text is not None)
+        if len(levels) == len(own) and {*levels} != _BOOLEANS and not row[[*own]].any() and _mixed(row) % 2:
+            fields[field] = _unknown(levels, row)
     return fields
 
 
@@ -356,7 +359,7 @@ def _mixed(row: np.ndarray) -> int:
 def _unknown(others: tuple[str, ...], row: np.ndarray) -> str:
     """A level that has no column, another one for other rows."""
     known = [text for text in _HOSTILE if text not in others]
-    if {*others} <= {"true", "false"}:
+    if {*others} < _BOOLEANS:
         return "false" if "true" in others else "true"
     return known[_mixed(row) // 2 % len(known)]
 

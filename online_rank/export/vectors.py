@@ -8,7 +8,7 @@ import numpy as np
 
 from online_rank.base import ranker_of, steps_of
 from online_rank.base.lock import lock_of
-from online_rank.export.onnx import Graph
+from online_rank.export.onnx_graph import Graph
 from online_rank.preprocessing.vector_columns import VectorColumns, columns_of_vector
 from online_rank.preprocessing.vectors import VectorFeatures
 from online_rank.rankers.additive import AdditiveRanker

@@ -146,6 +146,7 @@ def measure_of(given: Any) -> AnyMeasure:
 
 
 _table = np.empty(0)
+_table.flags.writeable = False
 _FLOAT64 = np.dtype(np.float64)
 
 

@@ -10,7 +10,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from online_rank.query.blocks import Block, document_name
+from online_rank.limits import MAX_FEATURES
+from online_rank.query.blocks import ONE, Block, document_name, single
 from online_rank.query.embeddings import VectorsMet, is_vector
 from online_rank.query.forms import as_floats, documents_in_nfc, flat, table_of
 from online_rank.query.names import are_nfc, in_nfc
@@ -205,7 +206,8 @@ def read_known(block: Block, names: tuple[Hashable, ...]) -> Block | None:
     `names` are in normal form, and none is a level. This is what most queries are, and takes the fewest steps.
     """
     documents: Any = block.X
-    if {*map(type, documents)} != _ONLY_DICTS or operator.countOf(map(tuple, documents), names) != len(documents):
+    # Lists are made and compared in half the time of tuples.
+    if {*map(type, documents)} != _ONLY_DICTS or operator.countOf(map(list, documents), [*names]) != len(documents):
         return None
     X = numbers(flat(map(dict.values, documents)))
     return None if X is None else tuple.__new__(Block, (X.reshape(-1, len(names)), *block[1:5], names, *block[6:]))
@@ -326,6 +328,18 @@ def numbers(values: list[Any]) -> np.ndarray | None:
         if may_be and not _ARE_BOOLEAN.isdisjoint(map(type, map(values.__getitem__, may_be))):
             return None
     return floats
+
+
+def as_table(documents: Mapping[str, Mapping[str, Any]]) -> Block | None:
+    """Documents with the same features, all of them numbers, as an array, which is read once to rank and to learn.
+
+    None for any others: the model looks at their values one by one.
+    """
+    names, values = (table_of([*documents.values()]) if documents else None) or ((), [])
+    X = numbers(values) if 0 < len(names) <= MAX_FEATURES and "".join(names).isascii() else None  # type: ignore[arg-type]
+    if X is None:
+        return None
+    return Block(X.reshape(-1, len(names)), None, single(len(documents)), ONE, (*documents,), names, form=dict)
 
 
 def _read_value(value: Any) -> float | list[str] | str | None:

@@ -186,7 +186,7 @@ class BlendRanker(NestedRanker):
         share_lock(self)
 
     def _recommended(self, measure: str, relative: bool, seed: int) -> list[Ranker | RankingPipeline]:
-        """The default blend. Settings were chosen by `python -m benchmarks.blends`."""
+        """The default blend."""
         trees = BoostedRanker(measure, decay=0.012, learning_rate=0.2, longest_gap=20, seed=seed)
         return [AdditiveRanker(measure, relative=relative, trees=0, seed=seed), trees]
 

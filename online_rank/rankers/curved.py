@@ -19,6 +19,7 @@ from online_rank.base.kinds import Kinds
 from online_rank.base.lock import locked
 from online_rank.base.reader import Reader, as_array, as_numbers, own_names
 from online_rank.base.undo import all_or_nothing
+from online_rank.measures.learned import discounts
 from online_rank.preprocessing import StreamQuantileMap
 from online_rank.preprocessing.vector_columns import VectorColumns, columns_of_vector
 from online_rank.query import Block, SparseRows, require_finite, single, with_features
@@ -223,7 +224,7 @@ class CurvedRanker(Ranker):
         """Make the ranker."""
         self = super().__new__(cls, *arguments, **named)
         self._answers = self._drawn = self._known_levels = self._read = self._read_last = None
-        self._by_place = _NO_PLACES
+        self._by_place = discounts(0)
         return self
 
     @property
@@ -302,10 +303,9 @@ class CurvedRanker(Ranker):
         return without_vectors_of(self, block) if has_vectors else block
 
     def _learn_block(self, block: Block, changes: all_or_nothing | None = None) -> None:
-        one_by_one = len(block.w) > 1 and self._is_learned_one_by_one(block)
-        if one_by_one or self._vectors is None or type(block.X) is not list:
+        if len(block.w) > 1 or self._vectors is None or type(block.X) is not list:
             try:
-                return super()._learn_block(block, changes)
+                return super()._learn_block(block, changes)  # Which learns several queries of dicts one by one.
             except VectorsMet:  # Nothing has changed: they are met when a query is read.
                 pass
         learn_with_vectors(self, block, changes, super()._learn_block)
@@ -466,7 +466,6 @@ def _room_for_rows(d: int, m: int) -> curves.CurveRows:
     return tuple.__new__(curves.CurveRows, own)  # As above.
 
 
-_NO_PLACES = np.empty(0)
 _NO_ROWS = _room_for_rows(0, 0)
 _NOT_READ = curves.Read(np.empty((0, 0)), _NO_ROWS)
 

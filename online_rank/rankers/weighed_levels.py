@@ -107,9 +107,11 @@ def curves_of_levels(ranker: Any) -> Curves:
     if ranker.text_features or words.has_pairs or words.has_names:
         texts = ", ".join(map(repr, ranker.text_features))
         learned = f"words of {texts}" if texts else "pairs of the context with levels" if words.has_pairs else "words"
+        ignored = dict.fromkeys(ranker.text_features, "ignored")
+        remedy = f"AdditiveRanker(kinds={ignored})" if ignored else "learn without the context"
         raise TypeError(
-            f"it has learned {learned}, which are kept by hashes that engines cannot look up; for a model that can be exported "
-            "leave out texts (features=) and the context, or declare texts: AdditiveRanker(kinds={'title': 'ignored'})"
+            f"it has learned {learned}, which are kept by hashes that engines cannot look up; for a model that can be "
+            f"exported: {remedy}; in the shell train --for, which prints what the default model reaches on the same file"
         )
     levels = Levels(own_names(ranker), ranker.max_levels)
     places, weights = [], []

@@ -1,7 +1,6 @@
 """A folder of models that were read or served last: to rank with while what has the present one cannot be reached."""
 
 import logging
-import time
 from pathlib import Path
 
 from online_rank.storage.files import write_atomically
@@ -49,10 +48,6 @@ class Cache:
             _log.error("the model cannot be kept in the cache: %s", error)
             return False
         return True
-
-    def seconds_old(self, key: str = "") -> float:
-        """How long ago the file of a model was written, by the system clock. Raises OSError."""
-        return time.time() - (self.folder / _file(key)).stat().st_mtime
 
 
 def _file(key: str) -> str:

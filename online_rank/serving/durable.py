@@ -109,7 +109,7 @@ class DurableService:
         self._forgotten: dict[str, int] = {}
         # How often something was forgotten, and how often before nothing of it was left in the files.
         self._n_forgets = self._n_covered = self._n_purged = 0
-        self._saved_at = service.n_changes
+        self.saved_at = service.n_changes
         self._patience, self._not_before = _PATIENCE, 0.0
         if store is not None:
             self.keeps = True
@@ -123,7 +123,7 @@ class DurableService:
     @property
     def is_due(self) -> bool:
         """Whether a checkpoint is due."""
-        due = self.store is not None and self.service.n_changes - self._saved_at >= self._every
+        due = self.store is not None and self.service.n_changes - self.saved_at >= self._every
         return due and not self.seconds_to_wait
 
     @property
@@ -139,7 +139,7 @@ class DurableService:
     @property
     def is_saved(self) -> bool:
         """Whether the last checkpoint covers all changes."""
-        return self.store is None or self.service.n_changes == self._saved_at
+        return self.store is None or self.service.n_changes == self.saved_at
 
     @property
     def journal_bytes(self) -> int | None:
@@ -251,7 +251,7 @@ class DurableService:
             if self._forgotten.get(text) == change:
                 del self._forgotten[text]
         self._n_purged = self._n_covered
-        self._saved_at = generation.change
+        self.saved_at = generation.change
         self.checkpoint_failure, self._patience = None, _PATIENCE
 
     def forget(self, wanted: Forget) -> Forgotten:
@@ -316,7 +316,7 @@ class DurableService:
             given, self.service = self.service, restored_service(store.saved, str(store), self._see)
             changed = go_on(self.service, given, str(store), replace_model)
             # Counted before the replayed changes: otherwise a service killed again and again would never write a checkpoint.
-            self._saved_at = store.saved.start
+            self.saved_at = store.saved.start
             waiting = {*self.service._pending.numbers().tolist()}
             self._gone = [number for number in store.saved.queries() if number not in waiting]
             self._began -= store.saved.latest

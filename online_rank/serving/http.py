@@ -240,13 +240,13 @@ class RankingApp:
         #: Requests being answered, by key, and in all.
         self._running: dict[str | None, int] = {}
         self._n_running = 0
-        self._paths = Paths(models, key, self.limits, self._tokens is not None)
-        self.figures = self._paths.figures
+        self.paths = Paths(models, key, self.limits, self._tokens is not None)
+        self.figures = self.paths.figures
         self._no_http = Router(lifespan=lambda _: self.running())
 
     def stop(self) -> None:
         """End the event streams of pages, because a stopping server waits for every response."""
-        self._paths.stopping.set()
+        self.paths.stopping.set()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -308,7 +308,7 @@ class RankingApp:
         try:
             self._require_admitted(exchange)
             is_read = exchange.path == "/model" and exchange.scope["method"] in READING
-            found = await (self._post if exchange.path in POSTED and not is_read else self._paths.read)(exchange)
+            found = await (self._post if exchange.path in POSTED and not is_read else self.paths.read)(exchange)
         except KeyRefused as error:
             found = error.status, {"error": str(error) if self._key is None else f"query parameter {self._key}: {error}"}
         except Refused as refused:
@@ -370,7 +370,7 @@ class RankingApp:
                 if path == "/learn" and single is not None and time.perf_counter() - single.commits.since > limits.queue:
                     return _QUEUED
                 return await (self.models.answer(key, body, kinds) if single is None else single.answer(body, kinds))
-            return await self._paths.change(exchange)
+            return await self.paths.change(exchange)
         finally:
             self._n_running -= 1
             self._running[key] -= 1

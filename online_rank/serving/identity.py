@@ -2,6 +2,7 @@
 
 import logging
 import warnings
+from collections.abc import Iterable
 from typing import Any
 
 from online_rank.base import ranker_of
@@ -15,9 +16,6 @@ from online_rank.storage.tree import settings_of
 _OPTIONS = ("measure", "learn_served")
 #: The limits of a service, which are not part of its identity.
 _LIMITS = ("wait", "wait_bytes", "clock_skew")
-
-#: Why a comparison ends, without a challenger and with another one.
-_ENDED = {True: "there is no --challenger now", False: "another one begins"}
 
 _log = logging.getLogger("online_rank.serving")
 
@@ -43,8 +41,7 @@ def go_on(kept: RankingService, given: RankingService, store: str, replace_model
         It is another service. The message names what differs.
     """
     is_compared = _is_with_today(kept, given, store, replace_model)
-    options = [(name, getattr(kept, name), getattr(given, name)) for name in _OPTIONS]
-    other = [f"{name} is {before!r}, here {now!r}" for name, before, now in options if before != now]
+    other = _changed((name, getattr(kept, name), getattr(given, name)) for name in _OPTIONS)
     is_other_file = given.origin is not None and given.origin != kept.origin
     if is_other_file and replace_model:
         other += [] if kept.draws == given.draws else ["one model learns from clicks, the other from grades"]
@@ -104,9 +101,8 @@ def _is_with_today(kept: RankingService, given: RankingService, store: str, repl
         )
     has_turned = old.n_turns % 2 == 1
     today = ranker_of(old.model if has_turned else kept.model).weights
-    options = (("--from-today", today, ranker_of(given.model).weights), ("--keep", old.keep, new.keep))
-    other = [f"{name} is {before!r}, here {now!r}" for name, before, now in options if before != now]
-    if other:
+    options = [("--from-today", today, ranker_of(given.model).weights), ("--keep", old.keep, new.keep)]
+    if other := _changed(options):
         raise OtherService(
             f"{store} compares the ranking of today with other options: {'; '.join(other)}. Start with those that it has, "
             "or in an empty folder"
@@ -116,6 +112,11 @@ def _is_with_today(kept: RankingService, given: RankingService, store: str, repl
         kept.model, kept._promoted = old.model, None
         kept.serving_since = CLOCK.now(), "--replace-model: another model is compared with the ranking of today"
     return is_same
+
+
+def _changed(options: Iterable[tuple[str, Any, Any]]) -> list[str]:
+    """The options whose values, as kept and as given, differ, in words."""
+    return [f"{name} is {before!r}, here {now!r}" for name, before, now in options if before != now]
 
 
 def _challenge(kept: RankingService, given: RankingService, is_compared: bool) -> bool:
@@ -130,7 +131,8 @@ def _challenge(kept: RankingService, given: RankingService, is_compared: bool) -
     if old is None and new is None:
         return False
     if old is not None:
-        _log.warning("the comparison with another model ends (%s): %s", _ENDED[new is None], old.difference_text)
+        why = "there is no --challenger now" if new is None else "another one begins"
+        _log.warning("the comparison with another model ends (%s): %s", why, old.difference_text)
     kept.begin_challenge(new, kept.model)
     return True
 

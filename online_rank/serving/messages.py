@@ -26,7 +26,9 @@ Text = Annotated[str, Meta(max_length=MAX_ID_LENGTH)]
 Int64 = Annotated[int, Meta(ge=INT64_LOW, le=INT64_HIGH)]
 Id = Annotated[Text | Int64, about("identifies one query")]
 #: What a feature may be; a model may take fewer types.
-_Feature = int | float | bool | str | list[str | int | float] | None
+_Given = int | float | bool | str | list[str | int | float]
+_Feature = _Given | None
+DocsWithoutNull = dict[str, dict[str, _Given]]
 _Docs = Annotated[
     dict[str, dict[str, _Feature]],
     about("the documents of the query: `{document: {feature: value}}`; null is a missing value"),

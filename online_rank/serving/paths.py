@@ -55,8 +55,8 @@ class Paths:
         self._models, self._key, self._limits, self._has_tokens = models, key, limits, has_tokens
         #: Set when the server stops.
         self.stopping = asyncio.Event()
-        self._n_files = 0
-        self._page, self._pages = page_of(key), OpenPages()
+        self.n_files = 0
+        self._page, self.pages = page_of(key), OpenPages()
         self._routes: dict[str, Callable[[Exchange], Awaitable[Answer | Response]]] = {
             "/": self._get_page,
             "/stats": self._get_stats,
@@ -116,13 +116,13 @@ class Paths:
     @contextmanager
     def _place_of_file(self) -> Iterator[None]:
         """A place for a whole model that is sent or received. Raises Refused if all are taken."""
-        if self._n_files >= self._limits.files:
+        if self.n_files >= self._limits.files:
             raise Refused(429, f"{self._limits.files} models are being sent or received already", ((b"retry-after", b"1"),))
-        self._n_files += 1
+        self.n_files += 1
         try:
             yield
         finally:
-            self._n_files -= 1
+            self.n_files -= 1
 
     async def _model(self, exchange: "Exchange") -> ServedModel:
         """The model that a request is about. Raises KeyRefused if the key has none."""
@@ -174,7 +174,7 @@ class Paths:
 
     async def _get_events(self, exchange: "Exchange") -> Response:
         await self._model(exchange)
-        return self._pages.events(self._models, exchange.parameter(self._key), self.stopping, self._limits.streams)
+        return self.pages.events(self._models, exchange.parameter(self._key), self.stopping, self._limits.streams)
 
     async def _get_metrics(self, exchange: "Exchange") -> Response:
         return PlainTextResponse(self.figures.text(), media_type=self.figures.content_type)

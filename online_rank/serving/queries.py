@@ -1,27 +1,21 @@
 """Queries as requests ask them: of documents that are known, no larger than the request allows; and the answers to them."""
 
-import itertools
 import json
-import operator
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import numpy as np
 from msgspec import UNSET
 
 from online_rank.base import abilities_of, parts_of, steps_of
 from online_rank.base.reader import require_taken
 from online_rank.base.step import QueryStep
 from online_rank.feedback import Impression
-from online_rank.limits import ALWAYS_DOCUMENTS, CELLS_A_BYTE, MAX_CELLS, MAX_DOCUMENTS, MAX_FEATURES, MAX_KNOWN_CELLS
+from online_rank.limits import ALWAYS_DOCUMENTS, CELLS_A_BYTE, MAX_CELLS, MAX_DOCUMENTS, MAX_KNOWN_CELLS
 from online_rank.preprocessing.history import AT
 from online_rank.query import Block, Runs, read_query
 from online_rank.query.columns import Columns
-from online_rank.query.levels import numbers
+from online_rank.query.levels import as_table
 from online_rank.serving.declared import declared_by
-
-#: The weight of one query.
-_ONE = np.ones(1)
 
 
 class Needs:
@@ -96,7 +90,7 @@ def query_of(needs: Needs, message: Any, only: Any = None, *, n_bytes: int | Non
             raise ValueError("ungraded is 'skip'; documents of runs cannot be left out: ranks are in whole lists")
         asked = {name: features for name, features in asked.items() if name in only}
     if is_plain and needs.reads_tables:
-        asked = _as_table(asked) or asked
+        asked = as_table(asked) or asked
     elif isinstance(asked, Columns):
         asked = asked.as_block(categories=needs.takes_documents, missing=all(map(_takes_missing, needs.models)))
     query = read_query(asked, context=context, documents=needs.takes_documents)
@@ -108,20 +102,6 @@ def query_of(needs: Needs, message: Any, only: Any = None, *, n_bytes: int | Non
             if context is not None and model.abilities.takes_context:
                 require_short_context(query, context, n_bytes)
     return query
-
-
-def _as_table(documents: dict[str, dict[str, Any]]) -> Block | None:
-    """Documents with the same features, all of them numbers, as an array, which is read once to rank and to learn.
-
-    None for any others: the model looks at their values one by one.
-    """
-    names, n = tuple(next(iter(documents.values()), ())), len(documents)
-    if not 0 < len(names) <= MAX_FEATURES or operator.countOf(map(list, documents.values()), [*names]) != n:
-        return None
-    X = numbers([*itertools.chain.from_iterable(map(dict.values, documents.values()))]) if "".join(names).isascii() else None
-    if X is None:
-        return None
-    return Block(X.reshape(n, len(names)), None, np.array([0, n]), _ONE, (*documents,), names, form=dict)
 
 
 def _takes_missing(model: Any) -> bool:

@@ -45,16 +45,17 @@ def explain(state: ServiceState, message: messages.Explain, request: bytes) -> R
 
 def rank(state: ServiceState, message: messages.Rank, request: bytes, at: float, now: float) -> Reply:
     """Rank a query of a time `at` the time `now`. Raises ValueError."""
-    query, scores, seen = scored(state, query_of(state.needs, message, n_bytes=len(request)), at)
-    lacking = state.needs.declared.lacking(message) if any(state.needs.declared) else {}
-    without = set[Any]().union(*[lacking[name] for name in state.needs.declared.today if name in lacking])
+    needs = state.needs
+    query, scores, seen = scored(state, query_of(needs, message, n_bytes=len(request)), at)
+    lacking = needs.declared.lacking(message) if any(needs.declared) else {}
+    without = set[Any]().union(*[lacking[name] for name in needs.declared.today if name in lacking])
     if without:
         scores = _behind(state, seen, scores, without)
     text = text_of(request, query.remembered)
     # Before anything is drawn, because a refused request must not change the next draw.
     size = room_for(state, query, text)
     pins = {} if message.pinned is UNSET and message.excluded is UNSET else _pins(message)
-    draws = state.needs.draws
+    draws = needs.draws
     if pins and not (draws or message.greedy is True):
         raise ValueError("pinned and excluded are for lists that are drawn, to learn from clicks; this service ranks by scores")
     if message.greedy is True:

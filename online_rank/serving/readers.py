@@ -111,7 +111,7 @@ class ReaderModels:
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         # A few megabytes of an answer that is compressed may be gigabytes.
         headers["Accept-Encoding"] = "identity"
-        self._http: Any = httpx.AsyncClient(base_url=self._learner, headers=headers, timeout=PATIENCE)
+        self.http: Any = httpx.AsyncClient(base_url=self._learner, headers=headers, timeout=PATIENCE)
         self._cache = None if cache is None else Cache(cache)
         self._why_failed = ""
         # No two readers draw alike, and none does again after a restart.
@@ -300,7 +300,7 @@ class ReaderModels:
             async with asyncio.timeout(PATIENCE):
                 while self.outbox.n_bytes and await self.outbox.send_some():
                     pass
-        await self._http.aclose()
+        await self.http.aclose()
         self.open_models.clear()
 
     def _of(self, key: str | None) -> dict[str, str]:
@@ -311,7 +311,7 @@ class ReaderModels:
         pieces, n_bytes = [], 0
         async with (
             asyncio.timeout(_MOST_SECONDS),
-            self._http.stream(method, path, params=self._of(key), **more) as response,
+            self.http.stream(method, path, params=self._of(key), **more) as response,
         ):
             if response.headers.get("content-encoding", "identity") != "identity":
                 raise ValueError("its answer is compressed, which was not asked for")

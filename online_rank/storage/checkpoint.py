@@ -41,7 +41,7 @@ class Generations:
     """
 
     def __init__(self, database: Any) -> None:
-        self._database = database
+        self.database = database
         #: The digests of the pieces that it has.
         self._stored = {name for (name,) in database.rows(_DIGESTS)}
 
@@ -65,26 +65,26 @@ class Generations:
         new = [(name, content) for name, content in contents.items() if name not in self._stored]
         while new:
             size = 0
-            with self._database.transaction(wait=False, n_bytes=_AT_ONCE) as connection:
+            with self.database.transaction(wait=False, n_bytes=_AT_ONCE) as connection:
                 while new and size < _AT_ONCE:
                     name, content = new.pop()
                     connection.execute(_PUT_PIECE, (name, content))
                     self._stored.add(name)
                     size += len(content)
             yield
-        with self._database.transaction(wait=True, n_bytes=len(manifest)) as connection:
+        with self.database.transaction(wait=True, n_bytes=len(manifest)) as connection:
             row = (change, notes, manifest, _sealed(change, notes, manifest))
             connection.execute(_PUT_GENERATION, row)
         yield
         # The previous state is deleted only after the new one was read back.
         try:
-            _value_of(row, self._database)
+            _value_of(row, self.database)
         except ModelFileError:
             self._stored.clear()  # so that the next attempt writes every piece again
             raise
         yield
         kept = set(contents)
-        with self._database.transaction(wait=False) as connection:
+        with self.database.transaction(wait=False) as connection:
             connection.execute("DELETE FROM generation WHERE number < (SELECT max(number) FROM generation)")
             delete(connection, "piece", "digest", [*self._stored - kept])
             replaced(connection)
@@ -124,8 +124,8 @@ class CheckpointDirectory(Folder):
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__(path)
         try:
-            self._database = database_in(self, GENERATIONS)
-            self.generations = Generations(self._database)
+            self.database = database_in(self, GENERATIONS)
+            self.generations = Generations(self.database)
         except BaseException:
             self.close()
             raise
@@ -133,7 +133,7 @@ class CheckpointDirectory(Folder):
     def read(self) -> Any:
         """The last state written, or None. Raises ModelFileError if it is damaged."""
         self.require_open()
-        found = newest(self._database)
+        found = newest(self.database)
         return None if found is None else found[2]
 
     def write(self, state: Any) -> None:

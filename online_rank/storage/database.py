@@ -61,35 +61,35 @@ class Rows:
 
     def __init__(self, path: Path | str, connection: Any) -> None:
         self.path = path
-        self._connection = connection
+        self.connection = connection
 
     def rows(self, query: Query, *values: Any) -> Iterator[Any]:
         """The rows of a query. Raises CheckpointError if a value is of another kind than the query declares."""
         with self._translated():
-            for row in self._connection.execute(query.statement, values):
+            for row in self.connection.execute(query.statement, values):
                 yield self._whole(row, query)
 
     def first(self, query: Query, *values: Any) -> Any:
         """The first row of a query, or None. Raises CheckpointError as `rows` does."""
         with self._translated():
-            row = self._connection.execute(query.statement, values).fetchone()
+            row = self.connection.execute(query.statement, values).fetchone()
         return None if row is None else self._whole(row, query)
 
     def copy_to(self, target: Path) -> None:
         """Copy the database to an empty file, without a log next to it, in one step of SQLite's backup."""
         with self._translated(), contextlib.closing(sqlite3.connect(target, isolation_level=None)) as copy:
-            self._connection.backup(copy)
+            self.connection.backup(copy)
             copy.execute("PRAGMA journal_mode=DELETE")
 
     def close(self) -> None:
         """Close the database; may be called again."""
-        self._connection.close()
+        self.connection.close()
 
     def abandon(self) -> None:
         """In a forked child: never use the connection again. Not even closing it is safe, because the locks are the
         parent's.
         """
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.connection))
 
     def _whole(self, row: Any, query: Query) -> Any:
         # SQLite keeps with each value what it is: one damaged bit makes a text of a blob.
@@ -172,21 +172,21 @@ class Database(Rows):
                 self._open(tables)
             self._see()
         except BaseException:
-            self._connection.close()
+            self.connection.close()
             raise
 
     def _open(self, tables: str) -> None:
         for pragma in (
             "trusted_schema=OFF", "cell_size_check=ON", "wal_autocheckpoint=0", "synchronous=FULL", f"cache_size=-{_CACHE_KIB}",
         ):  # fmt: skip
-            self._connection.execute(f"PRAGMA {pragma}")
-        if self._connection.execute("PRAGMA journal_mode=WAL").fetchone() != ("wal",):
+            self.connection.execute(f"PRAGMA {pragma}")
+        if self.connection.execute("PRAGMA journal_mode=WAL").fetchone() != ("wal",):
             raise OSError(errno.EINVAL, "cannot be written ahead", str(self.path))
         self._checkpoint("TRUNCATE")
-        found = self._connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        found = self.connection.execute("PRAGMA quick_check(1)").fetchone()[0]
         if found != "ok":
             raise CheckpointError(f"{self.path} is damaged: {found}")
-        self._connection.executescript(tables)
+        self.connection.executescript(tables)
 
     def _write_log_anew(self) -> None:
         """Write the log over itself, and wait until it is on the disk: SQLite brings into the database only what is in both."""
@@ -214,14 +214,14 @@ class Database(Rows):
         if wait:
             self.require_in_place()
         with self._translated():
-            self._connection.execute(f"PRAGMA synchronous={'FULL' if wait else 'NORMAL'}")
-            self._connection.execute("BEGIN IMMEDIATE")
+            self.connection.execute(f"PRAGMA synchronous={'FULL' if wait else 'NORMAL'}")
+            self.connection.execute("BEGIN IMMEDIATE")
             try:
-                yield self._connection
-                self._connection.execute("COMMIT")
+                yield self.connection
+                self.connection.execute("COMMIT")
             except BaseException:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
+                if self.connection.in_transaction:
+                    self.connection.execute("ROLLBACK")
                 raise
         self._pages += _LEAST_PAGES + n_bytes // 4096
         if _FEW_PAGES <= self._pages < _MANY_PAGES and self._lacks_room():
@@ -247,9 +247,9 @@ class Database(Rows):
         """
         self.require_in_place()
         with self._translated():
-            self._connection.execute("PRAGMA synchronous=FULL")
-            self._connection.execute("VACUUM")
-            busy, _, _ = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            self.connection.execute("PRAGMA synchronous=FULL")
+            self.connection.execute("VACUUM")
+            busy, _, _ = self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         self._pages = 0
         self._see()
         if busy:
@@ -270,7 +270,7 @@ class Database(Rows):
         Returns whether they do: a reader may need the log, and the database may lack room to grow.
         """
         with self._translated():
-            _, length, moved = self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            _, length, moved = self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         self._pages = 0
         return 0 < length == moved
 
@@ -294,7 +294,7 @@ class Database(Rows):
                 raise CheckpointError(f"{path} was cut short while it was in use")
 
     def _checkpoint(self, kind: str) -> None:
-        self._connection.execute(f"PRAGMA wal_checkpoint({kind})").fetchall()
+        self.connection.execute(f"PRAGMA wal_checkpoint({kind})").fetchall()
 
     def _see(self) -> None:
         """Remember the identity and size of the files."""
@@ -364,8 +364,8 @@ def at_rest(path: Path, name: str) -> Iterator[Rows]:
     try:
         with rows._translated():
             # Before the log is read: its index is then in this process alone.
-            rows._connection.execute("PRAGMA locking_mode=EXCLUSIVE").fetchall()
-            rows._connection.execute("BEGIN")
+            rows.connection.execute("PRAGMA locking_mode=EXCLUSIVE").fetchall()
+            rows.connection.execute("BEGIN")
         yield rows
     finally:
         rows.close()
@@ -379,7 +379,7 @@ def reading(path: str | os.PathLike[str], name: str) -> Iterator[Rows]:
     """
     rows = reader(path, name)
     try:
-        rows._connection.execute("BEGIN")
+        rows.connection.execute("BEGIN")
         yield rows
     finally:
         rows.close()

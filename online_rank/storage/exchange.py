@@ -138,9 +138,9 @@ class PostgresExchange(PostgresRows):
     def __init__(self, place: Any) -> None:
         super().__init__(place, connected(place))
         with self._translated():
-            begin_schema(self._connection)
-            require_own(self._connection, str(self))
-            self._connection.execute(_TABLE)
+            begin_schema(self.connection)
+            require_own(self.connection, str(self))
+            self.connection.execute(_TABLE)
 
     def __str__(self) -> str:
         return str(self.path)
@@ -164,7 +164,7 @@ class PostgresExchange(PostgresRows):
 
     def _change(self, statement: str, *values: Any) -> None:
         with self._translated():
-            self._connection.execute(statement, values)
+            self.connection.execute(statement, values)
 
 
 def _checked(name: str) -> str:

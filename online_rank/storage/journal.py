@@ -66,7 +66,7 @@ class Journal:
         acknowledge: Callable[[str, int], None] = lambda run, change: None,
         covered: Callable[[], None] = lambda: None,
     ) -> None:
-        self._database, self.generations = database, Generations(database)
+        self.database, self.generations = database, Generations(database)
         self._read, self._require_usable, self._acknowledge, self._when_covered = read, require_usable, acknowledge, covered
         self.saved, self._run, self._chain = saved, saved.run or secrets.token_hex(16), saved.chain
         self.change, self.journal_bytes = saved.change, saved.journal_bytes
@@ -77,7 +77,7 @@ class Journal:
     def read_again(self) -> None:
         """Let `saved` be the state as it is in the database now. Raises CheckpointError, ModelFileError."""
         Journal.__init__(
-            self, self._database, Saved(self._database), self._read, self._require_usable, self._acknowledge, self._when_covered
+            self, self.database, Saved(self.database), self._read, self._require_usable, self._acknowledge, self._when_covered
         )
 
     def query(self, number: int) -> bytes:
@@ -127,12 +127,12 @@ class Journal:
                 query_id, feedback, time_of = ended
                 learned.append((at, query_id, feedback, time_of, digest_of_id(at, query_id, feedback, time_of)))
         if journal:
-            with self._database.transaction(wait, n_bytes) as connection:
+            with self.database.transaction(wait, n_bytes) as connection:
                 for table, rows in (("journal", journal), ("query", queries), ("learned", learned)):
                     if rows:
                         insert(connection, table, rows)
         elif wait:
-            self._database.sync()
+            self.database.sync()
         self.change, self._chain = at, chain
         self._n_learned += len(learned)
         self.journal_bytes += n_bytes
@@ -149,7 +149,7 @@ class Journal:
             raise ValueError(f"the state after change {generation.change} is to be written, but the journal has {self.change}")
         before = self.journal_bytes
         # Rows since the last generation have come: as many may go, and some more.
-        oldest = self._database.rows(_OLDEST, self._first, 2 * (self.change - self._covered) + _MORE)
+        oldest = self.database.rows(_OLDEST, self._first, 2 * (self.change - self._covered) + _MORE)
         expired = [each for each, at in oldest if at < generation.expired]
         self._first, self._n_learned = max([self._first, *(each + 1 for each in expired)]), self._n_learned - len(expired)
         notes = json.dumps((self._run, self._chain.hex(), self._first, self._n_learned)).encode()
@@ -166,7 +166,7 @@ class Journal:
         """
         self._require_usable()
         rows = [(content, digest_of_query(number, content), number) for number, content in queries.items()]
-        with self._database.transaction(wait=True) as connection:
+        with self.database.transaction(wait=True) as connection:
             connection.cursor().executemany("UPDATE query SET content = ?, digest = ? WHERE number = ?", rows)
 
     def _delete(self, generation: Generation, connection: Any) -> None:
@@ -174,7 +174,7 @@ class Journal:
         connection.execute("DELETE FROM journal WHERE change <= ?", (generation.change,))
         connection.execute("DELETE FROM learned WHERE change < ?", (self._first,))
         for forgotten in generation.forgotten:
-            while (row := self._database.first(_LEARNED, *forgotten)) is not None:
+            while (row := self.database.first(_LEARNED, *forgotten)) is not None:
                 # Rows are counted, so this one stays, with an id that nobody knows.
                 learned_by, nobody = row[0], json.dumps(secrets.token_hex(16))
                 new = nobody, digest_of_id(learned_by, nobody, *row[2:4]), learned_by

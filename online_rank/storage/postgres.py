@@ -107,16 +107,16 @@ class _PostgresDatabase(PostgresRows):
         """A transaction, as `Database` has it. Raises OSError, also where another server leads, and ValueRefused: nothing was
         changed.
         """
-        with self._lock, self._translated(), self._connection.transaction():
+        with self._lock, self._translated(), self.connection.transaction():
             if not wait:
-                self._connection.execute("SET LOCAL synchronous_commit = off")
+                self.connection.execute("SET LOCAL synchronous_commit = off")
             # It locks the row: another server cannot begin an epoch before this transaction ends.
-            mine = self._connection.execute("UPDATE leader SET epoch = epoch WHERE epoch = ?", (self.epoch,))
+            mine = self.connection.execute("UPDATE leader SET epoch = epoch WHERE epoch = ?", (self.epoch,))
             if mine.rowcount != 1:
                 failure = OSError(errno.EIO, f"another server leads since epoch {self.epoch}", self.path)
                 self._failed(failure)
                 raise failure
-            yield self._connection
+            yield self.connection
 
     def sync(self) -> None:
         """Wait until everything written survives a crash of the database: a later transaction that waits does that."""
@@ -163,8 +163,8 @@ class PostgresState(Journal):
         try:
             self._lead, self._reader, writer = self._rows(), self._rows(), self._rows()
             with self._lead._translated():
-                self.epoch = self._led(self._lead._connection, writer._connection)
-            database = _PostgresDatabase(place, writer._connection, self._fail, self.epoch)
+                self.epoch = self._led(self._lead.connection, writer.connection)
+            database = _PostgresDatabase(place, writer.connection, self._fail, self.epoch)
             super().__init__(database, Saved(database), self._first_row, self.require_open)
         except BaseException:
             self.close()
@@ -187,7 +187,7 @@ class PostgresState(Journal):
 
         lead.execute(f"SET idle_in_transaction_session_timeout = {_LEASE_MS}")
         lead.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
-        require_sessions(self._name, *[each._connection for each in self._connections])
+        require_sessions(self._name, *[each.connection for each in self._connections])
         begin_schema(connection)
         require_own(connection, self._name)
         self._make_tables(connection)
@@ -249,7 +249,7 @@ class PostgresState(Journal):
 
     def _write(self, statement: str, *values: Any) -> None:
         self.require_open()
-        with self._database.transaction(wait=True) as connection:
+        with self.database.transaction(wait=True) as connection:
             connection.execute(statement, values)
 
     def has_room(self, n_bytes: int) -> bool:
@@ -272,11 +272,11 @@ class PostgresState(Journal):
         self.require_open()
         with contextlib.closing(PostgresRows(self._place, connected(self._place))) as rows:
             with rows._translated():
-                rows._connection.execute(f"SET statement_timeout = {_PURGE_MS}")
+                rows.connection.execute(f"SET statement_timeout = {_PURGE_MS}")
             for table in _PURGED:
                 for _ in range(2):  # What the writer has deleted may be reported after the first time.
                     with rows._translated():
-                        rows._connection.execute(f"VACUUM (INDEX_CLEANUP ON) {table}")
+                        rows.connection.execute(f"VACUUM (INDEX_CLEANUP ON) {table}")
                     if not (dead := rows.first(_DEAD, _SCHEMA, table)[0]):
                         break
                 else:
@@ -294,7 +294,7 @@ class PostgresState(Journal):
 def saved_in_postgres(place: str) -> Iterator[Saved]:
     """The current state of a service in a database, read without its lock, while a server leads. Raises as `saved_state`."""
     with contextlib.closing(PostgresRows(place, connected(place, "any"))) as rows, rows._translated():
-        rows._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        rows.connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         yield Saved(rows)
 
 

@@ -157,7 +157,7 @@ class StateDirectory(Folder, Journal):
         try:
             return self._reader.first(query, *values)
         except OSError:
-            self._database.require_in_place()
+            self.database.require_in_place()
             raise
 
     def append(self, changes: Sequence[Change], wait: bool) -> None:
@@ -168,7 +168,7 @@ class StateDirectory(Folder, Journal):
             if error.errno not in FULL:
                 raise
             with contextlib.suppress(OSError):
-                if self._database.moved_log():
+                if self.database.moved_log():
                     super().append(changes, wait)
                     return
             raise
@@ -200,20 +200,20 @@ class StateDirectory(Folder, Journal):
     def purge(self) -> Iterator[None]:
         """Leave nothing of what was deleted in the files."""
         self.require_open()
-        self._database.purge()
+        self.database.purge()
         yield
 
     def tidy(self) -> None:
         """Housekeeping between two commits, after requests were answered: move SQLite's log into the database, sync the
         count.
         """
-        self._database.tidy()
+        self.database.tidy()
         self._count.sync(at_once=False)
 
     @property
     def is_untidy(self) -> bool:
         """Whether `tidy` has something to do."""
-        return self._database.is_untidy or self._count.is_late
+        return self.database.is_untidy or self._count.is_late
 
 
 def has_state(folder: Path) -> bool:

@@ -9,13 +9,12 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 
 from online_rank import arguments
-from online_rank.base import abilities_of
 from online_rank.base.draws import counted_generator
 from online_rank.feedback import Clicks, Impression
 from online_rank.feedback.exploring import FEW, HELD_BACK
 from online_rank.query import ONE, Block, single
 from online_rank.stream.lists import Lists
-from online_rank.stream.plan import Options, Plan, options_of, plan_of
+from online_rank.stream.plan import Options, Plan, options_of, plan_of, usual_missing
 from online_rank.stream.reader import context_of, documents_of
 from online_rank.stream.roles import COMMON, recognised
 from online_rank.stream.rows import Rows
@@ -352,9 +351,8 @@ def read_clicks(
     if window is not None and event_time is None:
         raise ValueError("window needs the column of times, event_time= (--event-time)")
     named = {"query": query, "document": document, "position": position, "click": click, "propensity": propensity}
-    usual = "keep" if model is not None and abilities_of(model).takes_missing else "zero"
     options = options_of(
-        model, {**named, "event time": event_time}, features, exclude, context, missing=missing or usual,
+        model, {**named, "event time": event_time}, features, exclude, context, missing=missing or usual_missing(model, "zero"),
         tells_missing=missing is None and model is not None, repeated_qid=repeated_qid, skip_bad=skip_bad,
     )  # fmt: skip
     return ClickedLists(sources, options, events, "shuffled" if shuffled else propensity_of, window)

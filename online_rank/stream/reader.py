@@ -9,13 +9,12 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 import numpy as np
 
 from online_rank import arguments
-from online_rank.base import abilities_of
 from online_rank.preprocessing._keys import DOCUMENT
 from online_rank.query import MAX_GRADE, ONE, Block, SparseRows, single
 from online_rank.query.context import read_context
 from online_rank.stream.lists import Lists
 from online_rank.stream.neighbours import Sizes
-from online_rank.stream.plan import Options, Plan, n_features_of, options_of
+from online_rank.stream.plan import Options, Plan, n_features_of, options_of, usual_missing
 from online_rank.stream.rows import Rows, joined, stacked
 from online_rank.stream.source import ReadError, ReadWarning
 from online_rank.stream.vectors import OF_QUERY, from_array
@@ -379,7 +378,6 @@ def read(
     arguments.integer("n_features", n_features, 1, optional=True)
     arguments.integer("batch_rows", batch_rows, 1)
     arguments.integer("max_query_bytes", max_query_bytes, 1)
-    usual = "error" if model is None else "keep" if abilities_of(model).takes_missing else "zero"
     options = options_of(
         model,
         {"query": query, "grade": grade, "document": document, "event time": event_time},
@@ -392,7 +390,7 @@ def read(
         with_ids=with_ids,
         negative=negative,
         **({} if model is None else {"max_grade": MAX_GRADE}),
-        missing=missing or usual,
+        missing=missing or usual_missing(model, "error"),
         tells_missing=missing is None and model is not None,
         repeated_qid=repeated_qid,
         skip_bad=skip_bad,

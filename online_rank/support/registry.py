@@ -168,9 +168,17 @@ COMMANDS = {
 #: The modules whose functions are commands of a group, with what the group is for.
 GROUPS = {"experiment": "Run an experiment from a file, show what it measured, and compare its models."}
 
-#: What commands of the core call of the other parts, and its module: the service as a folder or a database has it; the tracker
-#: of `train --certify` around a linear ranker.
-_CALLED = {"read_service": "serving.durable", "tracked": "cli.certify"}
+#: What commands of the core call of the other parts, and its module.
+_CALLED = {
+    # The service as a folder or a database has it.
+    "read_service": "serving.durable",
+    # `train --for`, and which targets compute curves with and without trees.
+    **dict.fromkeys(("beyond", "require_target", "sees_queries", "targets_of"), "cli.for_target"),
+    # `train --certify` around a linear ranker, and `train --report`.
+    "tracked": "cli.certify",
+    "QueryLog": "cli.query_log",
+    **dict.fromkeys(("write_figures", "write_report"), "cli.report"),
+}
 
 #: The module of each name that `online_rank` itself offers.
 TOP_LEVEL = {name: module for module, names in _NAMES.items() for name in names}
@@ -192,7 +200,7 @@ def home_of(cls: type) -> str | None:
 
 
 def of_another_part(name: str) -> Any:
-    """What the core calls of the service or of the studies, by name."""
+    """What the core calls of the other parts, by name."""
     return getattr(importlib.import_module(f"online_rank.{_CALLED[name]}"), name)
 
 

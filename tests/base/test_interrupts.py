@@ -23,6 +23,7 @@ from online_rank import (
     StreamScaler,
 )
 from online_rank.base.ranker import Ranker
+from online_rank.base.schema import declared_state
 from online_rank.base.undo import all_or_nothing
 from online_rank.feedback import Impression, PositionBias
 from online_rank.metrics import OffPolicyValue, metric
@@ -227,7 +228,7 @@ def test_a_network_whose_first_documents_have_no_features():
         model.learn_one({"a": {}, "b": {}}, {"a": 0, "b": 2})
     assert model.last_round.skipped
     assert model.last_round.loss > 0.0
-    assert not len(model._weights)
+    assert not len(declared_state(model).weights)
     twin = DirectRanker(hidden=(3,), seed=0)
     query, grades = as_dicts(X, Y)
     for one in (model, twin):

@@ -31,15 +31,3 @@ def test_what_was_measured_is_not_measured_again(tmp_path):
 
 def test_without_a_file_all_is_measured():
     assert Kept(None).part("first", lambda: 1) == Kept(None).part("first", lambda: 1) == 1
-
-
-def test_every_contestant_on_images_learns_a_query():
-    pytest.importorskip("torch")
-    from benchmarks import images
-
-    digits = images.digits()
-    train = digits.part(range(10))
-    for name, method in images.METHODS.items():
-        accuracy, ndcg = images.quality(images.taught(method.make(digits.side, method.rates[0], 0), train, 1, 0), train)
-        assert 0.0 <= accuracy <= 1.0, name
-        assert 0.0 < ndcg <= 1.0, name

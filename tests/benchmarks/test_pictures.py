@@ -1,38 +1,14 @@
-import itertools
-
 import pytest
 from matplotlib import pyplot
 
-from benchmarks._pictures import neighbour_gaps, position_bias, sensitivity, throughput
-from online_rank import Impression, PerceptronRanker, PositionBias
+from benchmarks._pictures import position_bias, sensitivity, throughput
+from online_rank import Impression, PositionBias
 
 
 @pytest.fixture(autouse=True)
 def _close():
     yield
     pyplot.close("all")
-
-
-class Comparing:
-    """Ranks by the first feature and compares neighbours, as a DirectRanker does."""
-
-    def rank_one(self, x):
-        return sorted(range(len(x)), key=lambda i: -x[i][0])
-
-    def neighbour_gaps_one(self, x):
-        scores = sorted((row[0] for row in x), reverse=True)
-        return [a - b for a, b in itertools.pairwise(scores)]
-
-    def segment_one(self, x, n_grades=None):
-        return [int(row[0] > 4.0) for row in x]
-
-
-def test_neighbour_gaps_marks_cuts_and_true_changes():
-    ax = neighbour_gaps(Comparing(), [[1.0], [9.0], [2.0], [7.0]], [0, 2, 0, 2])
-    # The order is 9, 7, 2, 1.
-    assert [bar.get_height() for bar in ax.patches] == [9.0 - 7.0, 7.0 - 2.0, 2.0 - 1.0]
-    assert len({bar.get_facecolor() for bar in ax.patches}) == 2
-    assert [(text.get_text(), text.xy[0]) for text in ax.texts] == [("cut", 2), ("true grade changes", 1.0)]
 
 
 def test_sensitivity_draws_means_and_spaces_wide_ranges_by_logarithm():
@@ -49,10 +25,6 @@ def test_throughput_has_the_fastest_on_top():
 
 
 def test_what_cannot_be_drawn():
-    with pytest.raises(TypeError, match="DirectRanker"):
-        neighbour_gaps(PerceptronRanker(), [[1.0]])
-    with pytest.raises(ValueError, match="fewer than two"):
-        neighbour_gaps(Comparing(), [[1.0]])
     with pytest.raises(ValueError, match="1 entries, but there are 2"):
         sensitivity("k", [1, 2], {"a": [1.0]})
 

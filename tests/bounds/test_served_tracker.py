@@ -168,7 +168,7 @@ def test_moving_comparators_are_certified(seed, cap, beta, served):
     elif not served:
         names += ["path_data_bound", "path_bound"] if cap is None else ["capped_bound"]
     assert_certified(certificate, *names)
-    assert tracker._path[0, 0] == pytest.approx(bound_streams.path_length(np.array(moves)))
+    assert declared_state(tracker).path[0, 0] == pytest.approx(bound_streams.path_length(np.array(moves)))
     if cap is None:
         exact = certificate.pair_loss + float(moves[-1] @ tracker.learner.weights) - product
         assert certificate.bounds[0].value == pytest.approx(exact)
@@ -180,7 +180,7 @@ def test_a_comparator_that_is_moved_in_vain_and_one_that_is_none():
     tracker = LossTracker(PerceptronRanker(), {"u": {"a": 1.0, "b": 2.0}})
     tracker.learn_one([{"a": 1.0}, {"a": 2.0}], [1, 0])
     tracker.move_comparator("u", {"a": 4.0, "b": 9.0})
-    assert tracker._path[0, 0] == 3.0
+    assert declared_state(tracker).path[0, 0] == 3.0
     tracker.learn_one([{"a": 1.0, "b": 1.0}, {"a": 2.0}], [1, 0])
     # A feature that had not been met keeps its weight.
     assert tracker._aligned.tolist() == [[4.0, 2.0]]
@@ -291,7 +291,7 @@ def test_behind_a_moving_scaler_a_comparator_on_raw_features_is_a_path(named):
         scales.append(scale)
     certificate = tracker.certificate()
     assert certificate.pair_loss == pytest.approx(F, rel=1e-9)
-    assert tracker._path[0, 0] == pytest.approx(bound_streams.path_length(np.array(scales) * u), rel=1e-9)
+    assert declared_state(tracker).path[0, 0] == pytest.approx(bound_streams.path_length(np.array(scales) * u), rel=1e-9)
     exact = F + float(last @ tracker.learner.weights) - product
     assert_certified(certificate, "master_bound", "path_data_bound", "path_bound")
     assert certificate.bounds[0].value == pytest.approx(exact, rel=1e-9)
@@ -312,7 +312,8 @@ def test_a_query_that_is_interrupted_after_the_kernel_is_undone(monkeypatch, ser
     model = LossTracker(PerceptronRanker(), {"u": np.ones(4)}, measure_served=served)
     for _ in range(5):
         model.learn_one(rng.normal(size=(6, 4)), [2, 1, 0, 0, 1, 0])
-    before = model.totals, model.learner.weights.copy(), model.last_round, model.learner.last_round, model._served.copy()
+    served = declared_state(model).served.copy()
+    before = model.totals, model.learner.weights.copy(), model.last_round, model.learner.last_round, served
 
     def interrupted(*arguments):
         raise KeyboardInterrupt
@@ -321,7 +322,7 @@ def test_a_query_that_is_interrupted_after_the_kernel_is_undone(monkeypatch, ser
         patched.setattr("online_rank.bounds.tracker.accumulate", interrupted)
         with pytest.raises(KeyboardInterrupt):
             model.learn_one(rng.normal(size=(6, 4)), [2, 1, 0, 0, 1, 0])
-    after = model.totals, model.learner.weights, model.last_round, model.learner.last_round, model._served
+    after = model.totals, model.learner.weights, model.last_round, model.learner.last_round, declared_state(model).served
     for old, new in zip(before, after, strict=True):
         np.testing.assert_array_equal(old, new)
     model.learn_one(rng.normal(size=(6, 4)), [2, 1, 0, 0, 1, 0])

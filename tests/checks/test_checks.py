@@ -26,7 +26,7 @@ from tests.checks.reading import INHERITED, OTHER_ARRAYS, all_checks
 from tests.models import HAS_TORCH, NOT_CHECKED, NOT_SAVED, REGISTRY, parts_of, variants
 
 
-@pytest.mark.parametrize("name", variants(REGISTRY))
+@pytest.mark.parametrize("name", variants(REGISTRY, slow={"click blend"}))
 def test_contract(name):
     for check in all_checks(REGISTRY[name](), INHERITED):
         check()

@@ -332,9 +332,8 @@ def test_what_graded_training_takes(folder, tmp_path, capsys, monkeypatch):
     assert run(capsys, "gaps.csv", *options, "--quiet")[0] == 0
 
 
-@pytest.mark.parametrize(
-    "origin", ["moved", *(pytest.param(origin, marks=pytest.mark.slow) for origin in ("shuffled", "above"))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("origin", ["moved", "shuffled", "above"])
 def test_signs_are_kept(origin, folder, tmp_path, capsys):
     options = ("--clicks", origin, *OPTIONS.get(origin, ("--exclude", "topic")), "--event", "click=1", "--quiet")
     log, model = str(tmp_path / "log.csv"), str(tmp_path / "m")
@@ -348,6 +347,7 @@ def test_signs_are_kept(origin, folder, tmp_path, capsys):
     assert "--sign y: " in err
 
 
+@pytest.mark.slow
 def test_what_a_device_adds_to_clicks_is_learned_and_is_no_feature(folder, tmp_path, capsys):
     log = pd.read_csv(folder / "moved.csv", index_col=0)[:1800]
     log["device"] = np.where(log["query"].str[-1].isin(list("13579")), "phone", "desk")
@@ -439,6 +439,7 @@ def test_what_the_next_step_names_is_done_with_texts(tmp_path, capsys):
     assert "the lists were not drawn as claimed" in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("origin", "says"), [("moved", [False, True]), ("above", [False, True]), ("moved", ["no", "yes"])])
 def test_categories_next_to_numbers(origin, says, folder, tmp_path, capsys):
     """Lists with probabilities raised AttributeError; what is true only after a click passed for a category."""
@@ -454,6 +455,7 @@ def test_categories_next_to_numbers(origin, says, folder, tmp_path, capsys):
     assert "foretells the clicks, as what is known only after them: applied (100.0%" in err
 
 
+@pytest.mark.slow
 def test_flat_lines_of_json_teach_the_model_that_csv_teaches(tmp_path, capsys):
     """Texts came before numbers, which changed the model; missing values were learned as 0."""
     log = log_of(True, 60).drop(columns=["above", "place"])

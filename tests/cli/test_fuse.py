@@ -226,6 +226,7 @@ def clicked(folder):
     return folder
 
 
+@pytest.mark.slow
 def test_clicks_in_place_of_judgements(clicked, capsys):
     given = [
         "bm25.run",

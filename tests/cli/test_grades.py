@@ -37,6 +37,7 @@ def lists_of(frame):
         yield rows.text.iloc[0], clicks, {"session": rows.session.iloc[0], "who": rows.who.iloc[0]}
 
 
+@pytest.mark.slow
 def test_the_table_has_what_the_function_returns(log, tmp_path, capsys):
     out = tmp_path / "judgements.csv"
     caps = ("--per-session", 2, "--per-user", "who=5")
@@ -113,6 +114,7 @@ def test_ubi_is_judged_as_its_table_is(log, tmp_path, capsys):
     assert made[0].read_text() == made[1].read_text()
 
 
+@pytest.mark.slow
 def test_ubi_trains_and_compares(tmp_path, capsys):
     log, model = ubi(tmp_path), tmp_path / "m.npz"
     code, printed, err = run_command(capsys, "train", log, "--clicks", "moved", "--save", model, "--json")

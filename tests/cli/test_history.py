@@ -100,6 +100,7 @@ def clicked_log(tmp_path, moved=True):
     return "clicks.csv", "--clicks", "moved", "--event-time", "time", "--history", "brand"
 
 
+@pytest.mark.slow
 def test_clicks_are_counted_by_the_examination_of_their_positions(run, tmp_path):
     (tmp_path / "theta").write_text("1 0.5")
     log = clicked_log(tmp_path)
@@ -116,6 +117,7 @@ def test_clicks_are_counted_by_the_examination_of_their_positions(run, tmp_path)
     assert load("n")["History"].examination[1] < 1.0
 
 
+@pytest.mark.slow
 def test_positions_of_a_log_without_movement_are_learned_before_a_history(run, tmp_path):
     log = clicked_log(tmp_path, moved=False)
     code, _, err = run("train", *log, "--history", "document+user=500", "--exclude", "user", "--save", "m")

@@ -67,6 +67,7 @@ def test_grades_names_and_recognises_all_columns(run, folder):
     assert found["usual"] == found["common"] == found["odd"]
 
 
+@pytest.mark.slow
 def test_compare_names_and_recognises_all_columns(run, folder):
     for save, more in (("a", []), ("b", ["--ranker", "perceptron"])):
         assert run("train", "usual.csv", "--clicks", "above", "--features", "quality", "-q", "--save", save, *more)[0] == 0

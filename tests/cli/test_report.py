@@ -127,7 +127,9 @@ def test_the_log_shows_relevant_documents_that_were_missed():
     assert seen.missed == (("f", 6, 4.0, 2),)
 
 
-@pytest.mark.parametrize(("n_features", "pictures"), [(3, 3), pytest.param(14, 4, marks=pytest.mark.slow), (40, 5)])
+@pytest.mark.parametrize(
+    ("n_features", "pictures"), [(3, 3), *(pytest.param(*each, marks=pytest.mark.slow) for each in ((14, 4), (40, 5)))]
+)
 def test_curves_of_few_features_are_shown_in_one_picture(tmp_path, n_features, pictures):
     rng, model = np.random.default_rng(0), AdditiveRanker()
     queries = [(rng.normal(size=(6, n_features)), rng.integers(0, 3, 6), f"q{t}", []) for t in range(15)]
@@ -193,6 +195,7 @@ def test_part_of_a_run_is_not_reported(letor, tmp_path, capsys):
     assert not (tmp_path / "c").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")
 def test_a_browser_shows_the_page(letor, tmp_path):
     train(letor, "--ranker", "perceptron", "--report", tmp_path / "out", "--quiet")

@@ -275,6 +275,19 @@ def test_models_without_a_closed_form_go_nowhere(make):
             export(model, to)
 
 
+def test_the_reason_why_words_are_not_exported_has_the_remedy():
+    """The remedy named a text 'title', also where the model has none, and nothing that the shell can do."""
+    model, rng = AdditiveRanker(), np.random.default_rng(0)
+    for _ in range(60):
+        names = [" ".join(rng.choice([f"word{k}" for k in range(40)], 4, replace=False)) for _ in range(8)]
+        model.learn_one(
+            [{"name": name, "price": float(rng.random())} for name in names], [int("word1" in name) for name in names]
+        )
+    remedy = r"words of 'name', .*: AdditiveRanker\(kinds=\{'name': 'ignored'\}\); in the shell train --for"
+    with pytest.raises(TypeError, match=remedy):
+        export(model, "onnx")
+
+
 def test_the_page_has_the_table():
     """`python -m tests.export.test_cells` writes it."""
     assert _between(PAGE.read_text()) == as_table()

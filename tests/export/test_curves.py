@@ -189,7 +189,7 @@ def test_trees_rank_as_curves_do(name, to, taught, tmp_path):
     assert first <= 0.01
 
 
-@pytest.mark.first(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("to", ["json", "lightgbm", "solr"])
 def test_changes_are_counted_as_the_targets_make_them(to, taught, tmp_path):
     available(to)
@@ -218,6 +218,18 @@ def test_changes_of_linear_models_and_of_none():
 def test_zeros_and_missing_values_that_an_engine_takes_for_one_are_refused(to, taught):
     with pytest.raises(ValueError, match=r"feature 'clicks' has been missing, and 0 or less, and .*: add a constant to it"):
         export(taught("additive, relative=False"), to)
+
+
+@pytest.mark.parametrize("to", ["solr", "elasticsearch"])
+def test_a_value_below_all_that_were_learned_is_not_missing(to, taught, tmp_path):
+    """A price of 1e-4 had the score of a missing one in engines that take a missing field for 0."""
+    model, x = taught("additive, relative=False", positive=True), {"stars": 3.0, "clicks": 2.0, "brand": "acme"}
+    documents = [x | {"price": price} for price in (1e-4, 1e-30, 5.0, None)]
+    expected = np.asarray(model.predict_one(documents))
+    X = np.nan_to_num(rows_of(model, documents))
+    found = np.asarray(engines.scores(to, export(model, to, name="model"), texts_of(model), X, tmp_path))
+    assert abs(expected[0] - expected[3]) > 0.1
+    np.testing.assert_allclose(found - found[2], expected - expected[2], rtol=0.0, atol=2e-3)
 
 
 def test_trees_are_balanced_and_have_no_more_leaves_than_they_may(taught):

@@ -203,6 +203,7 @@ def test_sql_adds_all_parts_and_features(database):
         assert sql_scores(database(), text, lists, features) == scores
 
 
+@pytest.mark.slow
 def test_sql_divides_integers_as_numbers(database):
     table = database()
     table.execute('CREATE TABLE "it\'s" ("query" INT, doc INT, "the ""a""" INT)')

@@ -104,7 +104,7 @@ def test_models_are_of_the_kinds_that_they_stand_under(models):
         assert simplified(form_of(model))[1] == kind, model
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(1)
 @pytest.mark.parametrize("to", TARGETS)
 def test_a_target_computes_the_model_or_refuses_it(to, models, tmp_path):
     available(to)

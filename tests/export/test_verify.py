@@ -112,7 +112,8 @@ def needed(to):
         pytest.skip("needs a C compiler")
 
 
-@pytest.mark.parametrize("to", ["c", "onnx", "duckdb", "duckdb-tables", "lightgbm", "xgboost"])
+@pytest.mark.first(3)
+@pytest.mark.parametrize("to", ["onnx", "lightgbm", "xgboost", "c", "duckdb", "duckdb-tables"])
 def test_a_program_that_computes_the_model_is_equal(to, model, relative, tmp_path):
     needed(to)
     made = [model, relative] if to in ("c", "onnx", "duckdb", "duckdb-tables") else [model]
@@ -122,6 +123,18 @@ def test_a_program_that_computes_the_model_is_equal(to, model, relative, tmp_pat
         assert verdict.n_documents > 60
         assert verdict.otherwise == 0
         assert verdict.in_words().startswith("equal: ")
+
+
+@pytest.mark.parametrize("to", ["c", "onnx", "duckdb", "duckdb-tables"])
+def test_a_boolean_of_which_both_values_are_known_has_no_unknown_one(to, tmp_path):
+    """Documents without it were probed as "false", with the scores of missing values: right exports were called wrong."""
+    needed(to)
+    made, rng = AdditiveRanker(relative=False, trees=0), np.random.default_rng(0)
+    for x, _ in queries():
+        x = [own | ({"new": bool(rng.random() < 0.5)} if rng.random() < 0.8 else {}) for own in x]
+        made.learn_one(x, [2 if own.get("new") is False else int("new" in own) for own in x])
+    verdict = verify(str(written(made, to, tmp_path)))
+    assert verdict.equal, verdict.in_words()
 
 
 @pytest.mark.slow

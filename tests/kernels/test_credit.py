@@ -16,6 +16,7 @@ from tests.reference.perceptron import BroadPerceptron
 kernels, pairs = Module(spread_credit), Module(best_violators)
 
 
+@pytest.mark.slow
 @given(
     seed=st.integers(0, 10**6),
     m=st.integers(2, 200),

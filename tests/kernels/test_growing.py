@@ -99,6 +99,7 @@ def test_a_larger_window_keeps_all_queries_and_a_smaller_one_the_last():
     assert trees.window.queries[0, window.NUMBER] == 26
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weights", [(1.0,), (1.0, 0.25)])
 def test_a_tree_has_the_best_splits_of_its_sample_and_leaves_of_the_whole_window(weights):
     trees = taught(np.random.default_rng(1), 40, weights=weights)

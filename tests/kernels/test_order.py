@@ -79,6 +79,7 @@ def test_shortlist_leaves_little_to_sort():
 document = st.tuples(st.sampled_from([-1.0, 0.0, 0.25, 3.0]) | st.floats(-9, 9), st.integers(0, 4))
 
 
+@pytest.mark.slow
 @given(st.lists(document, min_size=1, max_size=120))
 def test_pessimistic_order_is_by_score_then_grade_then_place(documents):
     s, level = np.array([x for x, _ in documents]), np.array([lev for _, lev in documents])

@@ -39,7 +39,8 @@ def in_lanes(terms):
     return (lanes[0] + lanes[1]) + (lanes[2] + lanes[3])
 
 
-@pytest.mark.parametrize("strided", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("strided", [False, True])
 @given(seed=st.integers(0, 10**6), n=st.integers(0, 23), single=st.booleans())
 @settings(max_examples=60)
 def test_sums_equal_sums_in_four_lanes(seed, n, single, strided):

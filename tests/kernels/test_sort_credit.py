@@ -20,6 +20,7 @@ def queries(draw):
     return np.array(draw(st.lists(scores, min_size=len(y), max_size=len(y)))), y, draw(st.sampled_from([0.0, 0.4, 2.0]))
 
 
+@pytest.mark.slow
 @given(queries())
 @settings(max_examples=150)
 def test_credit_is_its_definition(query):

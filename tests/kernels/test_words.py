@@ -5,6 +5,7 @@ import pytest
 
 from online_rank import AdditiveRanker
 from online_rank._kernels import words as kernels
+from online_rank.base.schema import declared_state
 from online_rank.query.words import entries_of, joined
 from online_rank.rankers.words import Words, _order_of
 from tests.reference.words import SlowWords
@@ -42,14 +43,14 @@ def test_the_filter_equals_the_slow_learner():
         names = [*slow.words]
         n = len(names)
         rows = words.rows_of(joined(n, [entries_of(n, "title", range(n), [[name] for name in names])]).keys)
-        table = words._table[rows]
+        table = declared_state(words).table[rows]
         expected = np.array([slow.words[name][:3] for name in names])
-        left = 2.0 ** (table[:, kernels.LAST] - words._numbers[kernels.CLOCK])
+        left = 2.0 ** (table[:, kernels.LAST] - declared_state(words).numbers[kernels.CLOCK])
         now = np.array([2.0 ** (slow.words[name][3] - slow.clock) for name in names])
         assert table[:, kernels.WEIGHT] == pytest.approx(expected[:, 0], abs=1e-12)
         assert table[:, kernels.PRECISION] * left == pytest.approx(expected[:, 1] * now)
         assert table[:, kernels.COUNT] * left == pytest.approx(expected[:, 2] * now)
-        assert words._numbers[kernels.SLOPE] == pytest.approx(slow.slope)
+        assert declared_state(words).numbers[kernels.SLOPE] == pytest.approx(slow.slope)
 
 
 def test_the_first_document_by_hand():
@@ -59,9 +60,9 @@ def test_the_first_document_by_hand():
     n = 2
     rows = words.rows_of(joined(n, [entries_of(n, "title", range(n), [["red"], ["blue"]])]).keys)
     # Targets are 1 and -1, S = 1 + 1 / 10, and each weight is v e / S with v = 1 / 10.
-    assert words._table[rows, kernels.WEIGHT] == pytest.approx([0.1 / 1.1, -0.1 / 1.1])
+    assert declared_state(words).table[rows, kernels.WEIGHT] == pytest.approx([0.1 / 1.1, -0.1 / 1.1])
     # Its precision grows by 1 / (S - v) = 1.
-    assert words._table[rows, kernels.PRECISION] == pytest.approx([1.0, 1.0])
+    assert declared_state(words).table[rows, kernels.PRECISION] == pytest.approx([1.0, 1.0])
 
 
 def test_the_index_finds_what_a_dict_finds():

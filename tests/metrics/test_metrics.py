@@ -15,6 +15,7 @@ from sklearn.metrics import ndcg_score, roc_auc_score
 
 from online_rank import metrics as ranking_metrics
 from online_rank.base import Ranker
+from online_rank.base.schema import declared_state
 from online_rank.measures.learned import measure
 from online_rank.metrics import (
     DCG,
@@ -262,7 +263,8 @@ def test_revert_undoes_update_to_the_last_bit():
         metric.revert(*parts[i])
     only = NDCG()
     only.update(*parts[order[0]])
-    assert (metric._total, metric._weight) == (only._total, only._weight)
+    found, expected = declared_state(metric), declared_state(only)
+    assert (found.total, found.weight) == (expected.total, expected.weight)
 
 
 class Given(NDCG):

@@ -416,7 +416,7 @@ def test_progressive_evaluation_passes_times():
     lessons = [(QUERY, {"a": 1, "b": 0}, {"at": 1e3 * t}) for t in range(5)]
     model = History("brand", half_life="1h") | AdditiveRanker()
     evaluate.progressive(lessons, model, "ndcg@10", progress=False)
-    assert model["History"]._at == 4e3
+    assert declared_state(model["History"]).at == 4e3
 
 
 def test_a_weight_whose_product_with_a_gain_is_infinite_is_refused():

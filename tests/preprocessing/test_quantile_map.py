@@ -124,11 +124,13 @@ def test_documents_are_sampled_evenly_and_by_the_seed_alone():
     assert to_bytes(cut) == to_bytes(quantiles)
     # One document of every 96th part of a stretch.
     places = np.array(quantiles._places)
-    width = (quantiles._due - quantiles._start) / 96
+    width = (declared_state(quantiles).due - declared_state(quantiles).start) / 96
     assert (np.diff(places) > 0).all()
-    assert abs((places - quantiles._start) // width - np.arange(96)).max() <= 1
-    assert declared_state(quantiles).masses[0] == pytest.approx(declared_state(quantiles).total) == quantiles._start
-    assert kstest(declared_state(quantiles).points[0] / quantiles._start, "uniform").statistic < 0.03
+    assert abs((places - declared_state(quantiles).start) // width - np.arange(96)).max() <= 1
+    assert (
+        declared_state(quantiles).masses[0] == pytest.approx(declared_state(quantiles).total) == declared_state(quantiles).start
+    )
+    assert kstest(declared_state(quantiles).points[0] / declared_state(quantiles).start, "uniform").statistic < 0.03
 
 
 def test_a_drifting_feature_is_followed():
@@ -423,7 +425,7 @@ def test_a_query_in_which_the_map_does_not_change_is_undone(kind):
     model = kind() | PerceptronRanker()
     rng = np.random.default_rng(0)
     quantiles = model[kind.__name__]
-    while not (quantiles.n_documents > 5000 and 60 < quantiles._due - declared_state(quantiles).count < 400):
+    while not (quantiles.n_documents > 5000 and 60 < declared_state(quantiles).due - declared_state(quantiles).count < 400):
         model.learn_one(rng.normal(size=(10, 3)), rng.integers(0, 3, 10))
     before = vars(quantiles).copy()
     X, y = rng.normal(size=(10, 3)), np.full(10, -1)
@@ -454,7 +456,7 @@ def test_a_query_in_which_the_map_does_not_change_is_undone(kind):
         (lambda q: setattr(q, "_cursor", 6), "_cursor should be an integer from 0 to 5"),
         (lambda q: setattr(q, "_cursor", 4), "no documents are there to join"),
         (lambda q: setattr(q, "_start", 10**6), "begins in the future"),
-        (lambda q: setattr(q, "_due", q._start), "has no length"),
+        (lambda q: setattr(q, "_due", declared_state(q).start), "has no length"),
         (lambda q: setattr(q, "_rows", (np.zeros(4),)), r"_rows\[0\] should be an array"),
         (lambda q: setattr(q, "_rows", (np.full(5, np.inf),)), "not finite"),
         (lambda q: setattr(q, "_base_points", np.zeros((6, 224))), "_base_sizes should be an array"),

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from online_rank import AdditiveRanker, Greedy, Tastes, load, save
+from online_rank.base.schema import declared_state
 
 X = {"a": {"embedding": [2.0, 0.0]}, "b": {"embedding": [0.0, 3.0]}, "c": {"age": 1.0}}
 
@@ -31,9 +32,9 @@ def test_clicks_are_engagement():
 def test_a_query_is_ranked_by_the_taste_before_it():
     model = Tastes("user") | AdditiveRanker()
     model.learn_one(X, {"a": 0, "b": 1, "c": 0}, context={"user": "u"})
-    assert model["AdditiveRanker"]._vectors.learners.keys() == {"embedding linear"}
+    assert model["AdditiveRanker"].vector_columns.learners.keys() == {"embedding linear"}
     model.learn_one(X, {"a": 0, "b": 1, "c": 0}, context={"user": "u"})
-    assert "embedding learned" in model["AdditiveRanker"]._vectors.learners
+    assert "embedding learned" in model["AdditiveRanker"].vector_columns.learners
     # A vector that is given counts.
     model.rank_one(X, context={"user": "u", "embedding": [1.0, 1.0]})
     model.rank_one(X, context={"user": "new"})
@@ -65,9 +66,9 @@ def test_a_refused_query_changes_nothing():
             model.learn_one(X, {"a": -1, "b": 0, "c": 0}, context={"user": user})
         with pytest.raises(ValueError, match="dimensions"):
             model.learn_one({**X, "a": {"embedding": [1.0]}}, {"a": 1, "b": 0, "c": 0}, context={"user": user})
-    assert model["Tastes"]._slots == before._slots
-    np.testing.assert_array_equal(model["Tastes"]._sums[:2], before._sums[:2])
-    assert model["Tastes"]._n_queries == before._n_queries
+    assert declared_state(model["Tastes"]).slots == declared_state(before).slots
+    np.testing.assert_array_equal(declared_state(model["Tastes"]).sums[:2], declared_state(before).sums[:2])
+    assert declared_state(model["Tastes"]).n_queries == declared_state(before).n_queries
 
 
 def test_a_saved_step_continues(tmp_path):

@@ -226,7 +226,7 @@ def test_the_dicts_of_documents_and_pairs_are_made_one_at_a_time():
         assert peak < 5e6
 
 
-@pytest.mark.first(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_learning_allocates_no_second_copy_of_the_query(dtype):
     X = np.random.default_rng(0).normal(size=(1000, 300)).astype(dtype)

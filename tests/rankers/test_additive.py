@@ -506,3 +506,17 @@ def test_a_weight_that_is_too_large_is_refused_with_an_empty_query_too():
     with pytest.raises(ValueError, match=r"a query without documents, of weight 1e\+300, would make AdditiveRanker non-finite"):
         model.learn_one([], [], 1e300)
     assert model.n_features == 0
+
+
+@pytest.mark.parametrize("m", [0, 3])
+def test_no_kernel_is_compiled_again_for_a_first_query_without_documents(m, monkeypatch):
+    """Numba compiles a kernel for arrays that may be written to, and again for others: discounts are always read-only."""
+    learn, met = additive.kernels.learn, []
+
+    def watched(*given):
+        met.append(given[4].flags.writeable)
+        return learn(*given)
+
+    monkeypatch.setattr(additive.kernels, "learn", watched)
+    AdditiveRanker(trees=0).learn_one(np.ones((m, 2)), [0, 1, 2][:m])
+    assert met == [False]

@@ -51,6 +51,7 @@ def served():
     return model
 
 
+@pytest.mark.slow
 def test_a_model_can_be_loaded_in_every_phase_of_a_growing_tree():
     """Files were refused as damaged while a tree was parting documents, or copied documents for the next one."""
     model, phases = AdditiveRanker(), set()

@@ -197,7 +197,7 @@ def test_a_copy_and_a_file_in_the_middle_of_a_tree_continue_with_the_same_bits(m
     model, met = BoostedRanker(window=40, rate=6.0), 0
     for t, (X, y) in enumerate(stream[:200]):
         model.learn_one(X, y)
-        if t > 150 and model._step > 0 and met < 2:
+        if t > 150 and declared_state(model).step > 0 and met < 2:
             met += 1
             for twin in (from_bytes(to_bytes(model)), copy.deepcopy(model)):
                 one = copy.deepcopy(model)

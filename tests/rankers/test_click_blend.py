@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from online_rank import ClickBlendRanker
-from online_rank.base.schema import check_object
+from online_rank.base.schema import check_object, declared_state
 from online_rank.feedback import Impression
 from online_rank.query.sparse import from_scipy
 from online_rank.rankers.click_trees import ClickTrees, chance_of
@@ -60,12 +60,11 @@ def test_without_trees_positions_are_the_log_odds_of_their_clicks():
 
 def test_residuals_are_clicks_less_their_probability_with_its_variance_as_the_weight():
     trees = taught(ClickTrees(rate=20.0), 60)
-    growth = trees._growth(np.random.default_rng(0))
-    n = len(trees._lengths)
+    growth, held = trees._growth(np.random.default_rng(0)), declared_state(trees)
     growth.used[:] = 1
-    growth.fill(0, n, trees._scores[0], trees._grades[0], trees._query_weights[0])
-    chances = chance_of(trees._scores[0], trees.positions[trees._grades[0]])
-    assert growth.gh[:, 0] == pytest.approx(trees._clicks[0] - chances)
+    growth.fill(0, len(held.lengths), held.scores[0], held.grades[0], held.query_weights[0])
+    chances = chance_of(held.scores[0], trees.positions[held.grades[0]])
+    assert growth.gh[:, 0] == pytest.approx(held.clicks[0] - chances)
     assert growth.gh[:, 1] == pytest.approx(chances * (1 - chances))
     assert chance_of(np.array([0.0]), np.array([np.log(1 / 3)])) == pytest.approx(0.25)
 
@@ -75,7 +74,7 @@ def test_lists_without_clicks_are_kept_and_grow_no_trees():
     for x in lists(50)[0]:
         trees.learn_one(x, Impression(range(len(x))).clicked([]))
     assert trees.n_trees == 0
-    assert sum(map(len, trees._clicks)) == 300
+    assert sum(map(len, declared_state(trees).clicks)) == 300
 
 
 def test_a_copy_grows_the_same_tree_after_the_largest_gain_has_risen():
@@ -83,13 +82,13 @@ def test_a_copy_grows_the_same_tree_after_the_largest_gain_has_risen():
     X = lists(100, seed=1)[0]
     for x in X:
         trees.learn_one(x, Impression(range(len(x))).clicked([0]))
-        if trees._pace:
+        if declared_state(trees).pace:
             break
     trees.learn_one(x, Impression(range(len(x))).clicked({0: 3.0}))
-    assert trees._pace
+    assert declared_state(trees).pace
     twin = from_bytes(to_bytes(trees))
     for model in (trees, twin):
-        while model._pace:
+        while declared_state(model).pace:
             model.learn_one(x, Impression(range(4)).clicked([0]))
     assert to_bytes(twin) == to_bytes(trees)
 
@@ -98,7 +97,7 @@ def test_clicks_of_other_documents_and_positions_that_do_not_exist_are_no_model(
     trees = taught(ClickTrees(), 30)
     whole = to_bytes(trees)
     assert to_bytes(from_bytes(whole)) == whole
-    for name, wrong in (("_clicks", trees._clicks[0][1:]), ("_grades", trees._grades[0] + 6400)):
+    for name, wrong in (("_clicks", declared_state(trees).clicks[0][1:]), ("_grades", declared_state(trees).grades[0] + 6400)):
         right = getattr(trees, name)
         setattr(trees, name, (wrong, *right[1:]))
         with pytest.raises(ValueError, match=r"window|_grades"):
@@ -134,7 +133,7 @@ def test_only_displayed_documents_are_learned_and_a_file_is_the_same_model():
     for t in range(40):
         shown = model.show_one(documents)
         model.learn_one(documents, shown.clicked(shown.order[t % 2 : 1 + t % 3]))
-    assert sum(map(len, model.learners[1]._clicks)) == 120
+    assert sum(map(len, declared_state(model.learners[1]).clicks)) == 120
     again = from_bytes(to_bytes(model))
     assert again.predict_one(documents) == model.predict_one(documents)
     for one in (model, again):

@@ -38,7 +38,7 @@ def test_each_click_alone_is_relevant_as_often_as_its_position_is_rare():
     assert (model.learner.weights == always.weights).all()
 
 
-@pytest.mark.first(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["placements", "propensities"])
 def test_the_probabilities_of_an_impression_are_used_without_an_examination(kind):
     X, n = np.random.default_rng(0).normal(size=(4, 3)), 4000

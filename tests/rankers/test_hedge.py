@@ -7,6 +7,7 @@ from online_rank import AdditiveRanker
 from online_rank.storage.files import to_bytes
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("titles", [False, True])
 def test_no_rounding_passes_for_the_scale_of_a_member(titles):
     """Where its terms cancelled, a scale of 10^-18 made the next scores 10^16, and words learned infinities."""

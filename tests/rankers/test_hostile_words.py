@@ -166,6 +166,7 @@ def test_a_text_of_a_query_has_a_limit():
         taught().predict_one([{"price": 1.0}], context={"q": "x" * 1_000_000})
 
 
+@pytest.mark.slow
 def test_many_columns_are_bounded():
     model = AdditiveRanker(trees=0)
     for t in range(40):

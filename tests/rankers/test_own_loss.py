@@ -95,6 +95,7 @@ def test_sparse_rows_and_blocks_give_the_same(optimizer):
     np.testing.assert_allclose(sparse.weights, dense.weights, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_compiled_loss_learns_as_the_plain_one():
     import numba
 

@@ -132,7 +132,7 @@ def test_queries_are_added_together_when_they_are_many_documents(half_life, monk
     model, waiting = RidgeRanker(half_life=half_life), []
     for n, (X, y) in enumerate(stream, start=1):
         model.learn_one(X, y)
-        waiting.append(sum(map(len, model._pending)))
+        waiting.append(sum(map(len, declared_state(model).pending)))
         A, _ = reference.sums(stream[:n], model._keep)
         np.testing.assert_allclose(model._full_gram(), A[np.triu_indices(5)], rtol=1e-9, atol=1e-12)
     # The first query is due, and solved for; of those after it none waits when all are 30 documents or more.

@@ -155,7 +155,7 @@ def test_sparse_features_teach_the_same(ranker, policy, tmp_path):
     assert state(sparse) == before
 
 
-@pytest.mark.first(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("ranker", [SwapRanker, ClickPerceptron])
 def test_items_by_id_behind_hashing(ranker):
     model = HashedFeatures() | ranker(PlackettLuce(k=3, seed=1))

@@ -20,6 +20,7 @@ from online_rank import (
     save,
 )
 from online_rank._kernels.codes import AVERAGED
+from online_rank.base.schema import declared_state
 from online_rank.distributed import fork, mix
 from online_rank.query.embeddings import LENIENT
 from online_rank.storage.files import from_bytes, to_bytes
@@ -149,7 +150,7 @@ def test_a_first_query_with_vectors_that_is_refused_leaves_no_vectors():
     x, y, context = next(queries(1))
     with pytest.raises(ValueError, match="grade"):
         model.learn_one(x, {**y, "d0": -1}, context=context)
-    assert model._vectors is None
+    assert model.vector_columns is None
     assert model.n_features == 0
 
 
@@ -231,7 +232,7 @@ def test_without_a_vector_of_the_query_a_score_is_linear_in_the_documents():
 def test_dimensions_that_differ_have_no_cosine():
     model = taught(AdditiveRanker(), 5, p=3, k=4)
     assert model.feature_names == ("age", "embedding learned", "embedding recent")
-    assert model._vectors.learners["embedding learned"].shape == (3, 4)
+    assert model.vector_columns.learners["embedding learned"].shape == (3, 4)
 
 
 def test_an_array_has_the_vectors_of_documents():
@@ -245,6 +246,33 @@ def test_an_array_has_the_vectors_of_documents():
         model.rank_one(D[:, :2], context=context)
     with pytest.raises(ValueError, match="context has no vector 'embedding'"):
         model.rank_one(D)
+
+
+def test_arrays_that_need_no_conversion_are_ranked_and_learned_as_others():
+    """They are ranked by one call of a kernel."""
+    plain, other = VectorRanker(), VectorRanker()
+    for n, (x, y, context) in enumerate(queries(80, extra=False)):
+        D, q = (np.array(v, np.float32) for v in ([d["embedding"] for d in x.values()], context["embedding"]))
+        if n == 50:
+            q = np.zeros_like(q)
+        grades = np.array([*y.values()])
+        ways = (plain, D, grades, {"embedding": q}), (other, D.tolist(), [*y.values()], {"embedding": q.tolist()})
+        for model, *_, about in ways:
+            assert model.rank_one(D, context=about) == other.rank_one(D.tolist(), context={"embedding": q.tolist()})
+        for model, documents, given, about in ways:
+            model.learn_one(documents, given, context=about)
+        assert repr(plain.last_round) == repr(other.last_round)
+    assert plain.n_queries == other.n_queries == 80
+    np.testing.assert_array_equal(plain.matrix, other.matrix)
+    before = plain.matrix
+    for bad, about, error in ((D * np.inf, q, "x: document 0 has"), (D, q * np.nan, "nan in dimension 0")):
+        for call in (lambda *a, **c: plain.learn_one(*a, grades, **c), plain.predict_one):
+            with pytest.raises(ValueError, match=error):
+                call(bad, context={"embedding": about})
+    with pytest.raises(ValueError, match="grade"):
+        plain.learn_one(D, grades - 1, context={"embedding": q})
+    np.testing.assert_array_equal(plain.matrix, before)
+    assert plain.n_queries == 80
 
 
 def test_adapt_gives_the_vector_to_search_with():
@@ -292,13 +320,13 @@ def test_vectors_of_other_lengths_are_missing_in_a_service_and_evidence_decides(
     try:
         learn(3)  # The first vector does not decide for everybody.
         learn(5)
-        assert model._vectors.n_odd > 0
-        assert model._vectors.learners["embedding learned"].shape == (3, 3)
+        assert model.vector_columns.n_odd > 0
+        assert model.vector_columns.learners["embedding learned"].shape == (3, 3)
         with pytest.warns(UserWarning, match="had 3 dimensions, and most queries give it 5"):
             learn(5)
         for _ in range(3):
             learn(5)
-        assert model._vectors.learners["embedding learned"].shape == (5, 5)
+        assert model.vector_columns.learners["embedding learned"].shape == (5, 5)
     finally:
         LENIENT.reset(token)
     with pytest.raises(ValueError, match="3 dimensions, and 5 elsewhere"):
@@ -335,12 +363,12 @@ def test_machines_average_the_matrices_of_vectors():
     (column,) = mixed.vector_columns.learners
     own = [one.vector_columns.learners[column] for one in (few, many, none)]
     last = sum(one.matrix(False) for one in own) / 3.0
-    counts = np.array([one._numbers[AVERAGED] for one in own])
+    counts = np.array([declared_state(one).numbers[AVERAGED] for one in own])
     average = sum(n * one.matrix() for n, one in zip(counts, own, strict=True)) / counts.sum()
     made = mixed.vector_columns.learners[column]
     np.testing.assert_allclose(made.matrix(False), last, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(made.matrix(), average, rtol=1e-5, atol=1e-5)
-    assert made._numbers[AVERAGED] == pytest.approx(counts.mean())
+    assert declared_state(made).numbers[AVERAGED] == pytest.approx(counts.mean())
     assert mixed.vector_columns.n_votes == 5 + 10 + 20
     assert made.mass == pytest.approx(own[0].mass + own[1].mass + own[2].mass - 2 * own[2].mass)
     assert np.isfinite(scores(mixed)).all()
@@ -393,6 +421,7 @@ def clicked_hits(model, n):
     return hits
 
 
+@pytest.mark.slow
 def test_clicks_teach_the_matrix_and_the_ridge():
     ridge = ClickRidge({"embedding cosine": 0.1, "embedding learned": 1.0, "embedding recent": 0.0})
     with warnings.catch_warnings():
@@ -401,6 +430,7 @@ def test_clicks_teach_the_matrix_and_the_ridge():
     assert np.mean(hits[-150:]) > np.mean(hits[:150]) + 0.1
 
 
+@pytest.mark.slow
 def test_clicks_teach_the_ranker_of_vectors():
     hits = clicked_hits(VectorRanker(kappa=3.0), 1000)
     assert np.mean(hits[-200:]) > np.mean(hits[:200]) + 0.1
@@ -424,4 +454,4 @@ def test_a_stream_without_vectors_has_no_learner_of_them():
     model = AdditiveRanker()
     for x, y, _ in queries(3):
         model.learn_one({d: {"age": v["age"]} for d, v in x.items()}, y)
-    assert model._vectors is None
+    assert model.vector_columns is None

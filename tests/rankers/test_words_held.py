@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from online_rank import AdditiveRanker
+from online_rank.base.schema import declared_state
 from online_rank.distributed import fork, mix
 from online_rank.query.words import keys_of
 from online_rank.rankers import worded
@@ -83,6 +84,7 @@ def ranked_of(model):
     return model.predict_one(x, context=context)
 
 
+@pytest.mark.slow
 def test_threads_rank_and_save_while_one_learns():
     model, stream, done, failed = taught(4), [*asked(60, seed=1)], threading.Event(), []
     plain, states = copy.deepcopy(model), set()
@@ -147,19 +149,21 @@ def test_machines_mix_words_by_their_precisions():
     mixed = mix(shards, base=base)
     keys = keys_of(["title="], [["w1", "only0", "only1"]])
     # Of the sums of a regression, P and P w, the base's counts once; all as of one clock.
-    clock, sums = max(one._words._numbers[-2] for one in (base, *shards)), []
-    for one in (base, *shards):
-        weight, precision, count, last = one._words._table[one._words.rows_of(keys[:1])[0]]
+    held = [declared_state(one).words for one in (base, *shards)]
+    clock, sums = max(declared_state(words).numbers[-2] for words in held), []
+    for words in held:
+        weight, precision, count, last = declared_state(words).table[words.rows_of(keys[:1])[0]]
         left = 2.0 ** (last - clock)
         sums.append(np.array([10.0 + left * precision, (10.0 + left * precision) * weight, left * count]))
     whole = sums[1] + sums[2] - sums[0]
     expected = whole[1] / whole[0]
-    rows = mixed._words.rows_of(keys)
+    made = declared_state(mixed).words
+    rows = made.rows_of(keys)
     assert (rows >= 0).all()
-    assert mixed._words._table[rows[0], :3] == pytest.approx([expected, whole[0] - 10.0, whole[2]], rel=1e-6)
-    assert mixed._words.n_lately == pytest.approx(18.0, rel=0.01)
+    assert declared_state(made).table[rows[0], :3] == pytest.approx([expected, whole[0] - 10.0, whole[2]], rel=1e-6)
+    assert made.n_lately == pytest.approx(18.0, rel=0.01)
     idle = mix([fork(base)] * 3, base)
-    one, same = idle._words.weights_of(keys[:1]), base._words.weights_of(keys[:1])
+    one, same = declared_state(idle).words.weights_of(keys[:1]), declared_state(base).words.weights_of(keys[:1])
     assert one == pytest.approx(same)
     assert to_bytes(from_bytes(to_bytes(mixed))) == to_bytes(mixed)
     x, context = _first(20)
@@ -209,7 +213,8 @@ def test_machines_pool_the_kinds_of_texts():
     for pair in ([texts, numbers], [numbers, texts]):
         mixed = mix(pair)
         assert mixed.feature_kinds == {"title": "text", "price": "number", "brand": "category"}
-        assert mixed._kinds.n_queries == texts._kinds.n_queries + (numbers._kinds.n_queries if numbers._kinds else 0)
+        n_met = sum(declared_state(one).kinds.n_queries for one in pair if declared_state(one).kinds)
+        assert declared_state(mixed).kinds.n_queries == n_met
         mixed.learn_one(titles[0], [0, 1, 0, 2])
         assert from_bytes(to_bytes(mixed)).feature_kinds == mixed.feature_kinds
 

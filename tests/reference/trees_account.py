@@ -14,6 +14,7 @@ import numpy as np
 
 from online_rank import AdditiveRanker
 from online_rank._kernels import leaves
+from online_rank.base.schema import declared_state
 from online_rank.bounds import certificate_of
 from online_rank.rankers import growing_trees
 from tests.reference import growing_trees as reference
@@ -25,18 +26,18 @@ _PRIOR = [Decimal("0.5")] + [Decimal("0.5") / 6] * 6
 
 def _scores(model: AdditiveRanker, X: np.ndarray) -> np.ndarray:
     """The scores (3, m) of curves, averages of leaves and last leaves, over their scales; decimal numbers."""
-    curves, trees = copy.deepcopy(model), model._trees
+    curves, front, trees = copy.deepcopy(model), declared_state(model).front, declared_state(model).trees
     curves._trees = None
-    scores = np.zeros((3, len(X)))
+    scores, held = np.zeros((3, len(X))), declared_state(trees)
     scores[0] = curves.predict_one(X)
     if trees.n_trees:
-        g = np.array([np.interp(X[:, j], *model._front.knots(j)) for j in range(X.shape[1])])
+        g = np.array([np.interp(X[:, j], *front.knots(j)) for j in range(X.shape[1])])
         for i in range(len(X)):
             row = [reference.bin_of(None if np.isnan(x) else float(np.float32(z))) for x, z in zip(X[i], g[:, i], strict=True)]
             for k in range(trees.n_trees):
-                v = reference.leaf(row, trees._splits[k, :15], trees._splits[k, 15:])
-                scores[1:, i] += trees._trees[k, [leaves.MEANS + v, leaves.VALUES + v]]
-    squares, weights = trees._blend[growing_trees.SCALES].reshape(3, 2).T
+                v = reference.leaf(row, held.splits[k, :15], held.splits[k, 15:])
+                scores[1:, i] += held.trees[k, [leaves.MEANS + v, leaves.VALUES + v]]
+    squares, weights = held.blend[growing_trees.SCALES].reshape(3, 2).T
     scales = np.where(squares > 0.0, np.sqrt(squares / np.maximum(weights, 1.0)), 1.0)
     return exact(scores) / exact(scales)[:, None]
 

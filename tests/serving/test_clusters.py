@@ -110,6 +110,7 @@ def test_feedback_in_windows_counts_by_who_gave_it_also_after_a_crash(tmp_path):
     durable.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("votes", "bots"), [(1, 0.0), (5, 0.0), (20, 0.0), (1, 0.1)])
 def test_the_promise_holds_in_a_small_simulation(votes, bots):
     found = promise(20, votes, bots, n_votes=800)

@@ -296,3 +296,17 @@ def test_stream_takes_columns(tmp_path):
     assert json.loads(answers[1])["ranking"][0] == "b"
     assert load(tmp_path / "model").feature_names == tuple(FEATURES)
     assert read(lines.splitlines()[1]).given["a"] == {"clicks": 3, "price": 9.5, "naïve": 1.0}
+
+
+def test_documents_name_their_features_in_any_order():
+    rng = np.random.default_rng(0)
+    service, model = RankingService(AdditiveRanker()), AdditiveRanker()
+    for t in range(30):
+        values = [dict(zip("abc", row, strict=True)) for row in rng.normal(size=(6, 3)).tolist()]
+        docs = {f"d{i}": {name: x[name] for name in ("abc", "cab", "bca")[i % 3]} for i, x in enumerate(values)}
+        answer = service.handle(json.dumps({"id": t, "docs": docs}).encode(), at=1.0).answer
+        assert dict(zip(answer["ranking"], answer["scores"], strict=True)) == model.predict_one(docs)
+        grades = {name: i % 3 for i, name in enumerate(docs)}
+        assert service.handle(json.dumps({"id": t, "grades": grades}).encode(), at=1.0).answer["learned"]
+        model.learn_one(docs, grades)
+    assert to_bytes(service.model) == to_bytes(model)

@@ -104,9 +104,8 @@ def test_the_description_is_openapi_3_1():
         jsonschema.Draft202012Validator.check_schema(schema)
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=[pytest.mark.slow] if kind != "clicks and a window" else []) for kind in SERVICES]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", SERVICES)
 def test_answers_to_any_request_are_as_described(kind):
     import schemathesis
     from schemathesis import checks

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from online_rank import PerceptronRanker, SwapRanker
+from online_rank.base.schema import declared_state
 from online_rank.query.grades import MAX_GRADE
 from online_rank.serving import FeedbackPlan, PendingQueries, RankingService
 from online_rank.serving.durable import DurableService
@@ -335,7 +336,7 @@ def requests():
             yield {"id": f"q{i - 20}", "grades": {"a": 2}, "ts": t}
 
 
-@pytest.mark.first(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [7, 10_000])
 def test_all_of_it_survives_a_crash_and_is_replayed_exactly(tmp_path, every):
     """Reopened after every few requests, without an orderly close, it equals a service that never stopped."""
@@ -440,12 +441,14 @@ def test_the_numbers_of_the_queries_that_wait_are_kept_with_them(steps):
         elif step == "save":
             pending = from_bytes(to_bytes(pending))
         elif step == "put away":
-            rows = {number: (name, size, at, *query) for name, (number, size, at, query) in pending._queries.items()}
+            rows = {
+                number: (name, size, at, *query) for name, (number, size, at, query) in declared_state(pending).queries.items()
+            }
             service = from_bytes(to_bytes(service.without_rows()))
             service.restore(rows)
             pending = service._pending
         service._pending = pending
-        assert service._pending.numbers().tolist() == [number for number, *_ in pending._queries.values()]
+        assert service._pending.numbers().tolist() == [number for number, *_ in declared_state(pending).queries.values()]
 
 
 def test_early_feedback_with_two_ends_expires_once():
@@ -457,7 +460,7 @@ def test_early_feedback_with_two_ends_expires_once():
     give(pending, "x", {"a": 1}, 5)
     for at in (10, 15):
         assert closed(pending, at) == []
-    assert (pending.n_expired, pending.n_early, pending._n_early) == (1, 0, 0)
+    assert (pending.n_expired, pending.n_early, declared_state(pending).n_early) == (1, 0, 0)
 
 
 def test_early_feedback_on_more_documents_than_a_query_may_have_takes_no_room():

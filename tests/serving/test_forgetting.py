@@ -21,6 +21,7 @@ from online_rank import (
     save,
 )
 from online_rank.base.reader import as_array
+from online_rank.base.schema import declared_state
 from online_rank.preprocessing import StatelessTransformer
 from online_rank.serving import Challenge, FeedbackPlan, Models, RankingApp, RankingService
 from online_rank.serving.durable import DurableService, read_service
@@ -230,11 +231,11 @@ def test_users_by_number_and_by_text_are_one_and_ids_are_two():
     for query_id, value in ((3, 3), ("3", "3"), (4, 33), (5, 3.0), (6, True), ("7", "13")):
         service.handle(json.dumps(ranked(query_id, value)).encode())
     assert forget(service, read_as(Forget, b'{"ids": ["3"]}')).answer()["forgotten"]["waiting"] == 1
-    assert service._pending.ids() == [3, 4, 6, "7"]
+    assert declared_state(service).pending.ids() == [3, 4, 6, "7"]
     for request in (b'{"context": {"user": "3"}}', b'{"context": {"user": 3}}'):
         once = from_bytes(to_bytes(service))
         assert forget(once, read_as(Forget, request)).answer()["forgotten"]["waiting"] == 1
-        assert once._pending.ids() == [4, 6, "7"]
+        assert declared_state(once).pending.ids() == [4, 6, "7"]
 
 
 def test_early_feedback_is_forgotten_too():
@@ -244,7 +245,7 @@ def test_early_feedback_is_forgotten_too():
     done = forget(service, Forget(ids=["q2", f"{USER}:1"], context={"user": USER}))
     assert done.answer()["forgotten"]["early"] == 2
     assert service.stats()["early"] == 1
-    service._pending._check_state()
+    declared_state(service).pending._check_state()
 
 
 @pytest.mark.parametrize(
@@ -260,7 +261,7 @@ def test_a_model_that_keeps_names_elsewhere_says_so_and_changes_nothing(model, m
     service.handle(b'{"id": "q", "grades": {"a": 1, "b": 0}}')
     with pytest.raises(ValueError, match=message):
         forget(service, Forget(ids=["q"], context={"user": USER}))
-    assert "q" in service._learned
+    assert "q" in declared_state(service).learned
 
 
 def test_the_challenger_and_the_model_before_forget_too(tmp_path):
@@ -433,9 +434,9 @@ def test_trees_forget_the_queries_that_they_grow_from():
     content, names = without(to_bytes(model), Forget(ids=["q1"]))
     kept = from_bytes(content)
     assert not names
-    assert model._trees.n_queries == 30
-    assert kept._trees.n_queries == 0
-    assert not kept._trees._bins.any()
+    assert declared_state(model).trees.n_queries == 30
+    assert declared_state(kept).trees.n_queries == 0
+    assert not declared_state(declared_state(kept).trees).bins.any()
     assert kept.n_trees == n_trees > 0
     assert kept.predict_one(X) == model.predict_one(X)
 
@@ -456,10 +457,10 @@ def test_words_leave_no_text_and_an_entry_of_the_context_leaves_no_trace(tmp_pat
         assert (await client.post("/rank", json=query(30))).status_code == 200
         ranker = service.model
         assert ranker.n_words > 10
-        assert ranker._kinds.has_mark(("context", "user"), USER)
+        assert declared_state(ranker).kinds.has_mark(("context", "user"), USER)
         found = (await client.post("/forget", json={"context": {"user": USER}, "ids": ["q0"]})).json()["forgotten"]
         assert found["waiting"] == 1
-        assert not service.model._kinds.has_mark(("context", "user"), USER)
+        assert not declared_state(service.model).kinds.has_mark(("context", "user"), USER)
         assert USER.encode() not in contents(tmp_path)
 
     run(
@@ -486,12 +487,12 @@ def test_the_default_forgets_a_user_of_the_context_wherever_one_is(many, tmp_pat
         (model,) = app.models.open_models.values()
         await asyncio.to_thread(model.kept.put, model.model_file(), "2026-01-02")
         service = model.durable.service
-        n_known = len(service._evidence)
+        n_known = len(declared_state(service).evidence)
         forgotten = (await client.post("/forget", json={"context": {"user": USER}})).json()["forgotten"]
         assert (forgotten["waiting"], service.n_waiting) == (1, 1)
-        assert len(service._evidence) == n_known - 1
+        assert len(declared_state(service).evidence) == n_known - 1
         assert (await client.post("/forget", json={"context": {"session": f"session of {USER}"}})).status_code == 200
-        assert len(service._evidence) == n_known - 2
+        assert len(declared_state(service).evidence) == n_known - 2
         kept = [from_bytes(path.read_bytes()) for path in tmp_path.glob("snapshot-*.npz")]
         assert kept
         assert not [text for each in (service.model, *kept) for text in strings_of(each) if USER in text]

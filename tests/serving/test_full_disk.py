@@ -50,7 +50,7 @@ def being_read(place):
         yield
         return
     with reading(place, STATE) as rows:
-        rows._connection.execute("SELECT count(*) FROM journal").fetchone()
+        rows.connection.execute("SELECT count(*) FROM journal").fetchone()
         yield
 
 
@@ -80,7 +80,7 @@ def short_files(place, store):
 @contextlib.contextmanager
 def no_more_pages(place, store):
     """SQLite's own "database or disk is full"."""
-    connection = store._database._connection
+    connection = store.database.connection
     connection.execute("PRAGMA max_page_count=1")
     yield
     connection.execute("PRAGMA max_page_count=1000000")

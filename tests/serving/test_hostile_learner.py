@@ -62,7 +62,7 @@ def looked(learner, n, tmp_path=None):
             except KeyRefused as refused:
                 failed.append(str(refused))
         here = models.open_models.get("")
-        await models._http.aclose()
+        await models.http.aclose()
         return None if here is None else here.durable.service.model, failed
 
     try:

@@ -272,6 +272,7 @@ class TestRequests:
 
         run(scenario, Models(make, directory=None), key="<shop>", token="secret12")
 
+    @pytest.mark.slow
     @given(st.data())
     @settings(max_examples=100)
     def test_the_schemas_allow_what_is_answered_and_no_more(self, data):
@@ -497,7 +498,7 @@ class TestModel:
             assert (await client.get("/model")).status_code == 200
             waiting[1].cancel()
             await asyncio.wait(waiting)
-            assert not app._paths._n_files
+            assert not app.paths.n_files
 
         run(scenario, limits=Limits(files=2))
 
@@ -508,7 +509,7 @@ class TestModel:
 
             scope = {"type": "http", "method": "GET", "path": "/model", "query_string": b"", "headers": [], "root_path": ""}
             await asyncio.wait_for(app(scope, asyncio.Event().wait, stalled), 60.0)
-            assert not app._paths._n_files
+            assert not app.paths.n_files
 
         run(scenario, limits=Limits(seconds=0.001))
 
@@ -603,9 +604,9 @@ class TestViewers:
             await until(lambda: sum(viewer.done() for viewer in viewers) == 4)
             app.stop()
             assert sorted(await asyncio.gather(*viewers)) == [200] * 3 + [503] * 4
-            app._paths.stopping.clear()
+            app.paths.stopping.clear()
             viewers = [asyncio.create_task(view()) for _ in range(3)]
-            await until(lambda: app._paths._pages.n_open == 3)
+            await until(lambda: app.paths.pages.n_open == 3)
             app.stop()
             assert await asyncio.gather(*viewers) == [200] * 3
 
@@ -618,7 +619,7 @@ class TestViewers:
             model = await app.models.get(None)
             monkeypatch.setattr(model.monitor, "shown", lambda of: made.append(of) or {"has_curves": True})
             viewers = [asyncio.create_task(client.get("/events")) for _ in range(5)]
-            await until(lambda: app._paths._pages.n_open == 5)
+            await until(lambda: app.paths.pages.n_open == 5)
             await asyncio.sleep(0.05)
             app.stop()
             texts = {(await viewer).text for viewer in viewers}
@@ -1032,7 +1033,7 @@ class TestDurable:
             for number in range(5000):
                 for request in query(number):
                     await commits.add_and_wait(durable.service.handle(json.dumps(request).encode()).outcome)
-                saved.add(durable._saved_at)
+                saved.add(durable.saved_at)
                 if len(saved) > 5:
                     break
 
@@ -1064,7 +1065,7 @@ class TestDurable:
             for number in range(first, first + 25):
                 for request in query(number):
                     await commits.add_and_wait(durable.service.handle(json.dumps(request).encode()).outcome)
-                    sizes.append(durable.service.n_changes - durable._saved_at)
+                    sizes.append(durable.service.n_changes - durable.saved_at)
 
         async def main():
             commits = GroupCommit(durable)

@@ -28,6 +28,7 @@ from online_rank.serving.windows import promote
 from online_rank.storage.files import from_bytes, to_bytes
 from tests.serving.test_readers import run
 
+OF_FILE = {"Content-Type": "application/octet-stream"}
 STUMP = """tree
 max_feature_idx=0
 feature_names=good
@@ -95,20 +96,20 @@ def test_a_frozen_model_takes_over_and_a_rollback_is_one_request():
 
 @pytest.mark.slow
 def test_a_model_of_the_same_line_keeps_the_evidence_and_another_one_begins():
-    other, binary = to_bytes(PerceptronRanker.from_weights({"good": 2.0})), {"Content-Type": "application/octet-stream"}
+    other = to_bytes(PerceptronRanker.from_weights({"good": 2.0}))
 
     async def scenario(learner, link):
         await fed(learner, 0, 20)
         before = (await stats(learner))["stats"]["challenger"]
         assert before["n"] > 3
         post = learner.http.post
-        assert (await post("/model", content=other, headers=binary, params={"line": "same"})).json() == {"replaced": True}
+        assert (await post("/model", content=other, headers=OF_FILE, params={"line": "same"})).json() == {"replaced": True}
         after = (await stats(learner))["stats"]["challenger"]
         assert (after["n"], after["difference"]) == (before["n"], before["difference"])
-        assert (await post("/model", content=other, headers=binary)).status_code == 200
+        assert (await post("/model", content=other, headers=OF_FILE)).status_code == 200
         found = await stats(learner)
         assert (found["stats"]["challenger"]["n"], found["models"]["serving"]["name"]) == (0, "the ranking of today")
-        refused = await post("/model", content=other, headers=binary, params={"line": "x"})
+        refused = await post("/model", content=other, headers=OF_FILE, params={"line": "x"})
         assert (refused.status_code, refused.json()["error"][:14]) == (400, "line is 'x'; i")
 
     run(scenario, service, n_readers=0)
@@ -116,16 +117,14 @@ def test_a_model_of_the_same_line_keeps_the_evidence_and_another_one_begins():
 
 @pytest.mark.slow
 def test_a_model_of_lightgbm_is_sent_and_kept(tmp_path):
-    binary = {"Content-Type": "application/octet-stream"}
-
     async def scenario(learner, link):
         await fed(learner, 0, 5)
-        answer = await learner.http.post("/model", content=STUMP.encode(), headers=binary, params={"line": "same"})
+        answer = await learner.http.post("/model", content=STUMP.encode(), headers=OF_FILE, params={"line": "same"})
         assert answer.json() == {"replaced": True}
         assert (await stats(learner))["models"]["waiting"] == "the model of the file (FixedTrees)"
         model = from_bytes((await learner.http.get("/model/waiting")).content)
         assert model.rank_one({"a": {"good": 1.0}, "b": {"good": 2.0}}) == ["b", "a"]
-        refused = await learner.http.post("/model", content=b"tree\nnum_class=3", headers=binary)
+        refused = await learner.http.post("/model", content=b"tree\nnum_class=3", headers=OF_FILE)
         assert (refused.status_code, refused.json()["error"][:40]) == (400, "this is not a model that can be served: ")
 
     run(scenario, service, n_readers=0)
@@ -133,9 +132,7 @@ def test_a_model_of_lightgbm_is_sent_and_kept(tmp_path):
 
 def test_a_line_needs_a_ranking_of_today():
     async def scenario(learner, link):
-        answer = await learner.http.post(
-            "/model", content=b"", headers={"Content-Type": "application/octet-stream"}, params={"line": "same"}
-        )
+        answer = await learner.http.post("/model", content=b"", headers=OF_FILE, params={"line": "same"})
         assert answer.status_code == 409
         assert (await learner.http.get("/model/waiting")).status_code == 404
 
@@ -224,11 +221,11 @@ def test_models_of_files_are_saved(tmp_path):
 
 @pytest.mark.slow
 def test_since_when_the_ranking_of_today_serves_and_what_a_second_rollback_takes_back():
-    other, binary = to_bytes(ClickCurves({"good": 1.0})), {"Content-Type": "application/octet-stream"}
+    other = to_bytes(ClickCurves({"good": 1.0}))
 
     async def scenario(learner, link):
         begun = (await stats(learner))["models"]["serving"]
-        assert (await learner.http.post("/model", content=other, headers=binary)).status_code == 200
+        assert (await learner.http.post("/model", content=other, headers=OF_FILE)).status_code == 200
         found = (await stats(learner))["models"]
         assert (found["serving"], found["waiting"]) == (begun, "the model that learns (ClickCurves)")
         assert await learner.post("/model/rollback", {}) == (200, {"replaced": True})
@@ -236,7 +233,7 @@ def test_since_when_the_ranking_of_today_serves_and_what_a_second_rollback_takes
         assert (found["serving"], found["waiting"]) == (begun, "the model of the file (PerceptronRanker)")
 
         assert await fed(learner, 0, 1500) is not None
-        assert (await learner.http.post("/model", content=other, headers=binary)).status_code == 200
+        assert (await learner.http.post("/model", content=other, headers=OF_FILE)).status_code == 200
         found = (await stats(learner))["models"]
         assert found["serving"]["name"] == "the model that learns (ClickCurves)"
         assert found["serving"]["why"] == f"the model was replaced by a file of {len(other)} bytes"
@@ -255,13 +252,13 @@ def test_since_when_the_ranking_of_today_serves_and_what_a_second_rollback_takes
 
 @pytest.mark.slow
 def test_what_is_shown_of_the_ranking_that_serves_stays_while_the_one_that_waits_is_replaced():
-    other, binary = to_bytes(PerceptronRanker.from_weights({"good": 2.0})), {"Content-Type": "application/octet-stream"}
+    other = to_bytes(PerceptronRanker.from_weights({"good": 2.0}))
 
     async def scenario(learner, link):
         await fed(learner, 0, 10)
         before = (await stats(learner))["served"]
         assert before["n"] == 10
-        assert (await learner.http.post("/model", content=other, headers=binary)).status_code == 200
+        assert (await learner.http.post("/model", content=other, headers=OF_FILE)).status_code == 200
         assert (await stats(learner))["served"] == before
 
     run(scenario, service, n_readers=0)
@@ -387,11 +384,11 @@ def test_failures_are_of_the_model_that_waits_and_not_of_the_one_before():
 
 @pytest.mark.slow
 def test_the_log_begins_again_with_another_model_that_waits(caplog):
-    other, binary = to_bytes(StreamQuantileMap() | SwapRanker()), {"Content-Type": "application/octet-stream"}
+    other = to_bytes(StreamQuantileMap() | SwapRanker())
 
     async def scenario(learner, link):
         await fed(learner, 0, 9)
-        assert (await learner.http.post("/model", content=other, headers=binary)).status_code == 200
+        assert (await learner.http.post("/model", content=other, headers=OF_FILE)).status_code == 200
         await fed(learner, 100, 2)
 
     run(scenario, lambda: service(StreamQuantileMap() | SwapRanker()), n_readers=0)

@@ -154,14 +154,15 @@ def test_each_request_is_decoded_once(monkeypatch):
     decoded = []
 
     class Decoder:
-        type = reading._ANY.type
+        def __init__(self, before):
+            self.before, self.type = before, before.type
 
         def decode(self, request):
             decoded.append(request)
-            return before.decode(request)
+            return self.before.decode(request)
 
-    before = reading._ANY
-    monkeypatch.setattr(reading, "_ANY", Decoder())
+    for name in ("_ANY", "_WITHOUT_NULL"):
+        monkeypatch.setattr(reading, name, Decoder(getattr(reading, name)))
     docs = {"a": {"x": 1}, "b": {"x": 2}}
     plan = FeedbackPlan(window=10, events={"click": 1})
     for service, feedback in (
@@ -177,3 +178,7 @@ def test_each_request_is_decoded_once(monkeypatch):
         service.advance(100)
         assert decoded == requests
         decoded.clear()
+    # Up to the first feature that is null, and then as a whole.
+    request = b'{"id": 1, "docs": {"a": {"x": null, "y": "null"}, "b": {"x": 2}}}'
+    assert read(request).docs == {"a": {"y": "null"}, "b": {"x": 2}}
+    assert decoded == [request, request]

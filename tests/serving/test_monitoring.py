@@ -66,7 +66,7 @@ def test_what_alerts_watch_in_addition_to_requests(tmp_path, monkeypatch):
     asyncio.run(main())
 
 
-@pytest.mark.first(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_lines_of_the_log_have_levels(form, tmp_path):
     import subprocess

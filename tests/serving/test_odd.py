@@ -9,6 +9,7 @@ import pytest
 
 from online_rank import AdditiveRanker, ClickCurves, CrossFeatures, DeclaredFeatures, History, PlackettLuce
 from online_rank.base import ranker_of
+from online_rank.base.schema import declared_state
 from online_rank.query.levels import as_known
 from online_rank.rankers.fixed import FixedRanker
 from online_rank.serving import Challenge, RankingService, odd
@@ -177,7 +178,7 @@ def test_the_first_value_does_not_decide_the_kind_of_a_feature_for_ever(name, fi
     assert found == kinds(after(None))[0] == {"price": "number", "brand": "category"}
     n_odd = service.n_odd
     taught(service, 5, start=50)
-    assert (service.n_odd, service._contested) == (n_odd, {})
+    assert (service.n_odd, declared_state(service).contested) == (n_odd, {})
 
 
 @pytest.mark.parametrize("step", [CrossFeatures("user"), History("brand")])
@@ -204,7 +205,7 @@ def test_one_sparse_query_does_not_decide_that_a_service_takes_numbers_alone(cha
     sparse(service, 0)
     taught(service, 30)
     assert service.model.feature_kinds == {"price": "number", "brand": "category"}
-    assert service._contested == {}
+    assert declared_state(service).contested == {}
     if challenge is not None:
         assert service.challenge.model.feature_kinds == service.model.feature_kinds
 
@@ -226,7 +227,7 @@ def test_few_odd_values_take_no_kind_away():
         assert send(service, id=f"odd {i}", docs=odd, grades={"a": 0, "b": 1}).answer["learned"]
         taught(service, 1, seed=i, start=100 + i)
     assert service.model.feature_kinds == {"price": "number", "brand": "category"}
-    for _, own, against in service._contested.values():
+    for _, own, against in declared_state(service).contested.values():
         assert own > against
 
 
@@ -248,10 +249,10 @@ def test_evidence_about_kinds_is_the_same_after_a_crash(tmp_path):
 
     for i in range(9):
         teach(i, "9.99" if i < 2 else float(i))
-        learned, contested = to_bytes(durable.service.model), durable.service._contested
+        learned, contested = to_bytes(durable.service.model), declared_state(durable.service).contested
         durable.close()
         durable = DurableService(RankingService(AdditiveRanker()), tmp_path, 1000)
-        assert (to_bytes(durable.service.model), durable.service._contested) == (learned, contested)
+        assert (to_bytes(durable.service.model), declared_state(durable.service).contested) == (learned, contested)
     assert durable.service.model.feature_kinds["price"] == "number"
     durable.close()
 

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from online_rank import AdditiveRanker, PerceptronRanker, SwapRanker
+from online_rank.base.schema import declared_state
 from online_rank.serving import FeedbackPlan, Reply, learning, queries, ranking, windows
 from online_rank.serving.messages import Forget
 from online_rank.serving.reading import read
@@ -72,7 +73,7 @@ def test_what_is_drawn_waits_with_its_draw():
     block = state.block_of(number, "")
     assert block.ids == ("a", "b")
     state._read.clear()
-    again = state.block_of(number, state._pending.get("q")[0])
+    again = state.block_of(number, declared_state(state).pending.get("q")[0])
     assert again.ids == block.ids
     assert (again.X == block.X).all()
     assert state.block_of(number, "") is again

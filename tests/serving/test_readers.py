@@ -61,7 +61,7 @@ def run(scenario, make=lambda: RankingService(PerceptronRanker()), n_readers=1, 
             clients = []
             for n in range(n_readers):
                 models = ReaderModels("http://localhost", name=f"reader {n}", key=app._key, cache=cache)
-                models._http = httpx.AsyncClient(transport=link, base_url="http://localhost")
+                models.http = httpx.AsyncClient(transport=link, base_url="http://localhost")
                 reader = RankingApp(models, key=app._key)
                 await stack.enter_async_context(reader.running())
                 clients.append(Client(reader))
@@ -138,7 +138,7 @@ def test_rankings_continue_while_the_learner_is_away_and_feedback_is_not_acknowl
         link.is_away = True
         for cache, expected in ((tmp_path, 200), (None, 503)):
             models = ReaderModels("http://localhost", name="late", cache=cache)
-            models._http = httpx.AsyncClient(transport=link, base_url="http://localhost")
+            models.http = httpx.AsyncClient(transport=link, base_url="http://localhost")
             late = Client(RankingApp(models))
             assert (await late.post("/rank", {**RANK, "id": "q3"}))[0] == expected
             assert (await late.http.get("/readyz")).status_code == expected
@@ -291,12 +291,12 @@ def test_a_reader_whose_token_is_refused_says_so_and_no_client_is_blamed(status,
         await until(lambda: not reader.models.outbox.n_bytes)
         said = b'{"error": "send the token"}'
         refusing = httpx.MockTransport(lambda _: httpx.Response(status, stream=httpx.ByteStream(said)))
-        reader.models._http = httpx.AsyncClient(transport=refusing, base_url="http://localhost")
+        reader.models.http = httpx.AsyncClient(transport=refusing, base_url="http://localhost")
         code, answer = await reader.post("/learn", GRADES)
         assert (code, answer["error"].partition(":")[0]) == (503, "the learner refuses the token of this reader")
         await until(lambda: "refuses the token of this reader" in caplog.text)
         assert (await reader.post("/rank", {**RANK, "id": "q2"}))[0] == 200
-        reader.models._http = httpx.AsyncClient(transport=link, base_url="http://localhost")
+        reader.models.http = httpx.AsyncClient(transport=link, base_url="http://localhost")
         for query in ("q1", "q2"):
             assert (await reader.post("/learn", {**GRADES, "id": query}))[1]["learned"]
 

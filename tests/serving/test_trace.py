@@ -111,7 +111,8 @@ def test_no_request_is_answered_after_its_end():
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("level", ["debug", pytest.param("info", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("level", ["debug", "info"])
 def test_requests_are_logged_at_the_level_debug_without_what_they_contain(level):
     code = f"""
 import sys

@@ -53,7 +53,7 @@ def test_a_service_ranks_and_learns_vectors_in_every_form():
     assert binary["ranking"] == wanted["ranking"]
     np.testing.assert_allclose(binary["scores"], wanted["scores"], rtol=1e-5, atol=1e-6)
     assert "embedding cosine" in service.model.feature_names
-    assert service.model._vectors.learners["embedding learned"].shape == (4, 4)
+    assert service.model.vector_columns.learners["embedding learned"].shape == (4, 4)
     vectors = service.stats()["vectors"]["embedding"]
     assert vectors["dimensions"] == 4
     assert vectors["other_lengths"] == 0
@@ -134,7 +134,7 @@ def test_a_small_request_brings_no_large_matrix_unless_it_is_declared():
     request = {"id": 1, "docs": docs, "context": {"embedding": [1] * 4000}, "grades": {"a": 0, "b": 1}}
     service = RankingService(AdditiveRanker())
     assert "too large for a request of this size" in service.handle(json.dumps(request).encode()).answer["error"]
-    assert service.model._vectors is None
+    assert service.model.vector_columns is None
     declared = RankingService(AdditiveRanker(dimensions={"embedding": 4000}))
     assert sent(declared, request)["learned"]
 
@@ -161,7 +161,7 @@ def after(attack):
         sent(service, asked if context is None else asked | {"context": context})
     for number in range(25):
         assert learned(service, number)["learned"]
-    learner = service.model._vectors.learners.get("embedding learned")
+    learner = service.model.vector_columns.learners.get("embedding learned")
     return None if learner is None else learner.shape
 
 
@@ -190,6 +190,6 @@ def test_many_invented_vectors_take_no_place_of_one_in_use():
     for k in range(100):
         docs = {name: {f"junk {k}": [1.0, 2.0], f"more {k}": [1.0]} for name in "ab"}
         sent(service, {"id": f"attack {k}", "docs": docs, "grades": {"a": 0, "b": 0}})
-    assert "embedding" in service.model._vectors.names
-    assert len(service.model._vectors.names) == 16
-    assert len(service.model._vectors._votes) < 100
+    assert "embedding" in service.model.vector_columns.names
+    assert len(service.model.vector_columns.names) == 16
+    assert len(service.model.vector_columns._votes) < 100

@@ -231,7 +231,7 @@ def test_a_header_of_an_array_that_is_no_python_is_an_error_about_the_file(heade
 def test_columns_of_curves_lie_in_the_matrix_of_the_second_order_member(columns):
     """Kernels wrote where these columns said."""
     model = taught(online_rank.AdditiveRanker())
-    assert (declared_state(model).places[:, 0].tolist(), len(model._pending)) == ([0, 1, 2], 3)
+    assert (declared_state(model).places[:, 0].tolist(), len(declared_state(model).pending)) == ([0, 1, 2], 3)
     places = declared_state(model).places.copy()
     places[:, 0] = columns
     with pytest.raises(ModelFileError, match="each column of the second-order member is below 3, and of one feature"):

@@ -119,7 +119,7 @@ def test_pieces_of_a_killed_write_go_away(tmp_path):
     with CheckpointDirectory(tmp_path) as directory:
         assert directory.read() is None
         directory.write(1)
-        assert directory._database.first(Query("SELECT count(*) FROM piece", (int,))) == (1,)
+        assert directory.database.first(Query("SELECT count(*) FROM piece", (int,))) == (1,)
 
 
 def test_a_second_writer_is_refused_until_the_first_is_gone(tmp_path):
@@ -131,6 +131,7 @@ def test_a_second_writer_is_refused_until_the_first_is_gone(tmp_path):
     CheckpointDirectory(tmp_path).close()
 
 
+@pytest.mark.slow
 def test_the_lock_dies_with_a_killed_owner(tmp_path):
     code = (
         "import sys, time; from online_rank.storage.checkpoint import CheckpointDirectory\n"

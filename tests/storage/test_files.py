@@ -542,6 +542,7 @@ def test_two_settings_that_differ_in_an_array_differ():
     assert settings_of(first) == settings_of(first.clone())
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(st.data())
 def test_a_header_changed_anywhere_gives_a_model_or_one_error(data):

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from online_rank import PerceptronRanker, PlackettLuce, SwapRanker
+from online_rank.base.schema import declared_state
 from online_rank.serving import RankingService
 from online_rank.serving.durable import DurableService, read_service
 from online_rank.storage.files import to_bytes
@@ -69,7 +70,7 @@ def test_it_continues_like_a_folder_wherever_it_is_closed(place, tmp_path, every
     assert kept.stats() == same.stats()
     again = serving(place, every, make)
     assert again.service.handle(GRADE[0]).answer == {"id": 0, "learned": False, "duplicate": True}
-    assert all(again.store.query(number) for number in again.service._pending.numbers().tolist())
+    assert all(again.store.query(number) for number in declared_state(again.service).pending.numbers().tolist())
     again.close()
 
 
@@ -118,7 +119,7 @@ def test_a_leader_that_stops_loses_the_lead_to_another_one(place, monkeypatch):
     stopped = PostgresState(place)
     time.sleep(0.6)
     other = PostgresState(place)
-    with pytest.raises(OSError, match="another server leads"), stopped._database.transaction(wait=True):
+    with pytest.raises(OSError, match="another server leads"), stopped.database.transaction(wait=True):
         pass
     stopped.close()
     other.close()

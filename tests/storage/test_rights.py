@@ -119,7 +119,7 @@ def test_a_schema_in_which_others_have_put_something_is_refused(server, place, m
 def test_tables_of_a_temporary_schema_do_not_take_the_place_of_the_services(place):
     state = PostgresState(place)
     for rows in state._connections:
-        rows._connection.execute("CREATE TEMPORARY TABLE IF NOT EXISTS file(name TEXT PRIMARY KEY, content BYTEA)")
+        rows.connection.execute("CREATE TEMPORARY TABLE IF NOT EXISTS file(name TEXT PRIMARY KEY, content BYTEA)")
     state.put_file("a", b"1")
     state.close()
     assert execute(place, "SELECT content FROM online_rank.file") == [(b"1",)]

@@ -24,6 +24,7 @@ from online_rank.base.schema import (
     Real,
     Schema,
     StateError,
+    declared_state,
     settings_names,
 )
 from online_rank.bounds import LossTracker
@@ -134,7 +135,7 @@ def gathering():
 
 def growing_trees():
     model = teach(online_rank.AdditiveRanker(trees=50))
-    return model._trees
+    return declared_state(model).trees
 
 
 def vectors(model):
@@ -165,7 +166,7 @@ def measured(name):
 def words():
     model = online_rank.AdditiveRanker(trees=0, kinds={"title": "text"})
     model.learn_one([{"title": "red shoe"}, {"title": "hat"}], [1, 0])
-    return model._words
+    return declared_state(model).words
 
 
 def click_words():
@@ -246,7 +247,7 @@ MADE = {
     "Trace": [trace],
     "TrustUser": [lambda: user("trust", max_grade=4)],
     "Tastes": [lambda: vectors(online_rank.Tastes())],
-    "VectorColumns": [lambda: vectors(online_rank.AdditiveRanker())._vectors],
+    "VectorColumns": [lambda: declared_state(vectors(online_rank.AdditiveRanker())).vectors],
     "VectorFeatures": [lambda: vectors(online_rank.VectorFeatures())],
     "VectorRanker": [lambda: vectors(online_rank.VectorRanker()), lambda: vectors(online_rank.VectorRanker(half_life=0))],
     "RankingPipeline": [lambda: teach(online_rank.StreamScaler() | online_rank.PerceptronRanker())],

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from online_rank import PerceptronRanker, PlackettLuce, SwapRanker
+from online_rank.base.schema import declared_state
 from online_rank.serving import RankingService
 from online_rank.serving.durable import DurableService, read_service
 from online_rank.storage.checkpoint import CheckpointDirectory
@@ -148,6 +149,11 @@ def test_a_checkpoint_of_many_waiting_queries_can_be_read_back(tmp_path):
     again.close()
 
 
+def are_on_disk(durable):
+    """Whether each query that waits has left the memory."""
+    return [query is None for *_, query in declared_state(declared_state(durable.service).pending).queries.values()]
+
+
 def test_queries_that_no_longer_fit_into_memory_are_read_from_the_disk(tmp_path, monkeypatch):
     monkeypatch.setattr("online_rank.serving.waiting._IN_MEMORY", 3000)
     durable, alone = serving(tmp_path, 5), RankingService(PerceptronRanker())
@@ -155,7 +161,7 @@ def test_queries_that_no_longer_fit_into_memory_are_read_from_the_disk(tmp_path,
         line = line[:-1] + b', "ts": 1}'
         handled(durable, [line])
         alone.handle(line)
-    assert sum(query is None for *_, query in durable.service._pending._queries.values()) >= 2
+    assert sum(are_on_disk(durable)) >= 2
     durable.service._read.clear()
     for line in GRADE:
         assert handled(durable, [line])[0].answer == alone.handle(line).answer
@@ -206,11 +212,11 @@ def test_only_pieces_that_changed_are_written(tmp_path):
     values = np.arange(100_000.0)
     with CheckpointDirectory(tmp_path) as place:
         place.write({"values": values})
-        before = place._database._connection.total_changes
+        before = place.database.connection.total_changes
         values[50_000] = -1.0
         place.write({"values": values})
         # A piece and a generation, new and old; the header is the same.
-        assert place._database._connection.total_changes - before == 4
+        assert place.database.connection.total_changes - before == 4
         assert (place.read()["values"] == values).all()
 
 
@@ -218,7 +224,7 @@ def test_a_service_that_is_killed_again_and_again_writes_checkpoints_all_the_sam
     replayed = []
     for life in range(6):
         durable = serving(tmp_path, every=5)
-        replayed.append(durable.service.n_changes - durable._saved_at)
+        replayed.append(durable.service.n_changes - durable.saved_at)
         handled(durable, [b'{"id": "%d %d", "docs": {"a": {"x": 3}, "b": {"x": 1}}}' % (life, i) for i in range(3)])
         killed(durable)
     # Two lives of three changes are more than five: a checkpoint.
@@ -230,19 +236,19 @@ def test_a_service_that_is_killed_again_and_again_writes_checkpoints_all_the_sam
 
 def test_nothing_is_counted_as_acknowledged_before_it_was_synced(tmp_path, monkeypatch):
     durable, order = serving(tmp_path), []
-    transaction, count = durable.store._database.transaction, durable.store._acknowledge
+    transaction, count = durable.store.database.transaction, durable.store._acknowledge
 
     def watched(wait, n_bytes=0):
         order.append(f"commit, {wait}")
         return transaction(wait, n_bytes)
 
-    monkeypatch.setattr(durable.store._database, "transaction", watched)
+    monkeypatch.setattr(durable.store.database, "transaction", watched)
     monkeypatch.setattr(durable.store, "_acknowledge", lambda *last: (order.append("counted"), count(*last)))
     handled(durable, ASK[:1])
     assert order == ["commit, False"]
     handled(durable, GRADE[:1])
     assert order == ["commit, False", "commit, True", "counted"]
-    level = durable.store._database._connection.execute("PRAGMA synchronous").fetchone()
+    level = durable.store.database.connection.execute("PRAGMA synchronous").fetchone()
     assert level == (2,)  # FULL
     durable.close()
 
@@ -292,6 +298,7 @@ def test_a_second_writer_is_refused_after_any_deletion(tmp_path):
     serving(tmp_path).close()
 
 
+@pytest.mark.slow
 def test_others_read_while_one_writes(tmp_path):
     durable = serving(tmp_path, every=4)
     for line in PAIRS:
@@ -511,7 +518,7 @@ def test_a_query_that_was_damaged_meanwhile_is_not_learned(tmp_path):
     durable = serving(tmp_path)
     handled(durable, PAIRS[:3])
     assert changed(tmp_path, "UPDATE query SET content = CAST(replace(content, '\"y\": 2', '\"y\": 9') AS BLOB)") == 2
-    number = int(durable.service._pending.numbers()[0])
+    number = int(declared_state(durable.service).pending.numbers()[0])
     with pytest.raises(CheckpointError, match=f"query {number} is missing or damaged"):
         durable.store.query(number)
     durable.close()
@@ -637,7 +644,7 @@ def test_changes_that_waited_together_are_written_by_a_few_statements(tmp_path):
     asked = [b'{"id": %d, "docs": {"a": {"x": %d}, "b": {}}}' % (i, i) for i in range(300)]
     graded = [b'{"id": %d, "grades": {"a": 1, "b": 0}}' % i for i in range(300)]
     statements = []
-    durable.store._database._connection.set_trace_callback(statements.append)
+    durable.store.database.connection.set_trace_callback(statements.append)
     handled(durable, [*asked, *graded])
     assert len(statements) < 20
     durable.save()
@@ -654,7 +661,7 @@ def test_queries_that_waited_before_a_restart_leave_memory_as_others_do(tmp_path
     durable.close()
     monkeypatch.setattr("online_rank.serving.waiting._IN_MEMORY", 2000)
     again = serving(tmp_path)
-    assert [query is None for *_, query in again.service._pending._queries.values()] == [True] * 4 + [False] * 2
+    assert are_on_disk(again) == [True] * 4 + [False] * 2
     assert all(again.service.handle(line).answer["learned"] for line in GRADE)
     again.close()
 

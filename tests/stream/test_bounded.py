@@ -81,7 +81,7 @@ def names_that_change(folder, n):
     return path
 
 
-@pytest.mark.first(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("whole_queries", [False, True])
 def test_a_new_name_in_each_row_of_json_is_refused_before_a_table_is_made(tmp_path, whole_queries):
     path = names_that_change(tmp_path, 6000)

@@ -696,6 +696,7 @@ def test_one_large_id_makes_no_column_for_each_smaller_one():
     assert rows.shape == (2, 9_999_999)
 
 
+@pytest.mark.slow
 def test_one_large_id_next_to_a_feature_0_makes_names_and_no_columns():
     """Features go by name then. The plan made a column for each of them, too: 52 bytes took 2.8 GB."""
     list(read(io.BytesIO(b"1 qid:6 1:1 2:9\n0 qid:7 0:2\n")))
