@@ -28,6 +28,8 @@ MIXTURES = np.array(
         [0.5, 0.0, 0.5],
     ]
 )
+#: By how much trees fade with each new one.
+KEEP = 0.99
 #: Places of the members' scales among the numbers of the blend.
 SCALES = slice(beside.SCALES, beside.FACTOR)
 _PRIOR = np.array([0.5, *[0.5 / 6.0] * 6])
@@ -42,8 +44,8 @@ _SAMPLE, _COLUMNS, _LEAST_COLUMNS, _MOST_COLUMNS = (1 << 15) - 320, 0.35, 8, 100
 _FIRST_DOCUMENTS, _FIRST_QUERIES, _MORE_TREES, _SMALL = 192, 16, 8, 4096
 #: Queries during which there is no more than about one tree for each.
 _FEW = 24
-#: Trees for each feature, and the fewest; by how much they fade with each new one.
-_OF_FEATURE, _FEWEST, _KEEP = 4, 200, 0.99
+#: Trees for each feature, and the fewest.
+_OF_FEATURE, _FEWEST = 4, 200
 #: Operations of growth in the end, for each document that is read and for each of its values.
 _OF_EACH, _OF_VALUE = 200.0, 7.0
 #: The same at first: for each value, and at least and at most for each document. A tree of many features takes long; with few
@@ -373,7 +375,7 @@ def _limits(trees: int, n_features: int, n_documents: int) -> np.ndarray:
     d = max(n_features, 1)
     late, early = _OF_EACH + _OF_VALUE * d, min(max(_OF_VALUE_AT_FIRST * d, _LEAST_AT_FIRST), _MOST_AT_FIRST)
     credits = late / d, max(early, late) / d, min(max(_HALF * d, _LEAST_HALF), _MOST_HALF)
-    return np.array([most_trees(trees, n_features), _KEEP, min(n_documents, _SAMPLE), *credits, _EVIDENCE])
+    return np.array([most_trees(trees, n_features), KEEP, min(n_documents, _SAMPLE), *credits, _EVIDENCE])
 
 
 def _put_places_back(array: np.ndarray, places: slice, before: np.ndarray) -> None:

@@ -362,12 +362,25 @@ def test_machines_are_mixed():
 
     for part in (leaves.VALUES, leaves.MEANS):
         for i in range(5):
-            assert value(trees, i, part) == pytest.approx(np.mean([value(one, i, part) for one in parts]))
+            # What each machine has learned since, over what new trees have left of the base.
+            left = [0.99 ** (one.n_grown - trees_of(base).n_grown) * value(trees_of(base), i, part) for one in parts]
+            new = [value(one, i, part) - faded for one, faded in zip(parts, left, strict=True)]
+            assert value(trees, i, part) == pytest.approx((left[0] + left[1]) / 2 + (new[0] + new[1]) / 2**0.5)
     blends = [one.blend[: beside.SCALES] for one in (trees, trees_of(base), *parts)]
     sums = blends[1] + (blends[2] - blends[1]) + (blends[3] - blends[1])
     sums[beside.ACCOUNT + 6] = 1.0
     np.testing.assert_allclose(blends[0], sums)
     mixed.learn_one(X, np.arange(len(X)) % 3)
+
+
+def test_one_machine_keeps_its_trees():
+    base = taught(20)
+    shard = fork(base)
+    for X, y in queries(10, seed=20):
+        shard.learn_one(X, y)
+    mixed, own = trees_of(mix([shard], base)), trees_of(shard)
+    order = np.argsort(own.growth.trees[: own.n_trees, leaves.BORN])
+    np.testing.assert_allclose(mixed.growth.trees[: mixed.n_trees, : leaves.BORN], own.growth.trees[order, : leaves.BORN])
 
 
 def test_an_emptied_window_holds_no_query_and_fills_again(served):
