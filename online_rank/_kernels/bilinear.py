@@ -12,7 +12,7 @@ import numpy as np
 
 from online_rank._kernels import codes, primitives
 from online_rank._kernels import workspace as at
-from online_rank._kernels._jit import inlined, kernel, leaf
+from online_rank._kernels._jit import inlined, inner, kernel, leaf
 from online_rank._kernels.arrays import all_finite, copy_to
 from online_rank._kernels.best_violators import keys_of
 from online_rank._kernels.credit import Update, hinge, prepare_hinges, room_for_pairs
@@ -30,39 +30,59 @@ from online_rank._kernels.workspace import workspace
 KEPT, BEGINNING, ROUNDED, LOST, WEIGHED, COUNTED, COMPARED = range(codes.N_COUNTERS, codes.N_COUNTERS + 7)
 N_NUMBERS = codes.N_COUNTERS + 7
 #: The most terms that wait to be folded in.
-TERMS = 32
+TERMS = 64
+#: How many rows of a matrix are added up in float32.
+_TOGETHER = 64
 #: Half the distance of float32 numbers next to 1.
 _UNIT = 2.0**-24
 
 
 @leaf
-def _add_product(matrix, q, factor, t):
-    """t (k,) += factor * q' matrix: eight rows at a time in float32, whose sums are added up in float64."""
-    p, k = matrix.shape
-    for i in range(0, p - 7, 8):
-        a, b = np.float32(factor * q[i]), np.float32(factor * q[i + 1])
-        c, d = np.float32(factor * q[i + 2]), np.float32(factor * q[i + 3])
-        e, f = np.float32(factor * q[i + 4]), np.float32(factor * q[i + 5])
-        g, h = np.float32(factor * q[i + 6]), np.float32(factor * q[i + 7])
+def _add_rows(rows, n, factors, scale, t, part):
+    """t (k,) += scale * sum of factors_i rows_i over the first n rows of an array (., k).
+
+    Eight rows at a time are added up in float32, and so are, in the workspace `part` (k,), the sums of up to eight times eight
+    rows. These are added up in float64.
+    """
+    k, whole = t.shape[0], n - n % 8
+    for first in range(0, whole, _TOGETHER):
         for j in range(k):
-            first = (a * matrix[i, j] + b * matrix[i + 1, j]) + (c * matrix[i + 2, j] + d * matrix[i + 3, j])
-            second = (e * matrix[i + 4, j] + f * matrix[i + 5, j]) + (g * matrix[i + 6, j] + h * matrix[i + 7, j])
-            t[j] += np.float64(first + second)
-    for i in range(p - p % 8, p):
-        a64 = factor * q[i]
+            part[j] = 0.0
+        for i in range(first, min(first + _TOGETHER, whole), 8):
+            a, b = np.float32(scale * factors[i]), np.float32(scale * factors[i + 1])
+            c, d = np.float32(scale * factors[i + 2]), np.float32(scale * factors[i + 3])
+            e, f = np.float32(scale * factors[i + 4]), np.float32(scale * factors[i + 5])
+            g, h = np.float32(scale * factors[i + 6]), np.float32(scale * factors[i + 7])
+            for j in range(k):
+                one = (a * rows[i, j] + b * rows[i + 1, j]) + (c * rows[i + 2, j] + d * rows[i + 3, j])
+                other = (e * rows[i + 4, j] + f * rows[i + 5, j]) + (g * rows[i + 6, j] + h * rows[i + 7, j])
+                part[j] += one + other
         for j in range(k):
-            t[j] += a64 * matrix[i, j]
+            t[j] += part[j]
+    for i in range(whole, n):
+        factor = scale * factors[i]
+        for j in range(k):
+            t[j] += factor * rows[i, j]
 
 
-@leaf
+@inner
 def _add_terms(left, right, shares, n, q, averaged, t):
     """t += the product of q and the terms, by their shares in the average or all of them."""
-    for r in range(n):
-        factor = primitives.row_dot(left, r, q)
-        if averaged:
-            factor *= shares[r]
+    factors = np.empty(n)
+    for r in range(0, n - 3, 4):
+        factors[r], factors[r + 1], factors[r + 2], factors[r + 3] = primitives.four_row_dots(left, r, q)
+    for r in range(n - n % 4, n):
+        factors[r] = primitives.row_dot(left, r, q)
+    if averaged:
+        for r in range(n):
+            factors[r] *= shares[r]
+    for r in range(0, n - 3, 4):
+        a, b, c, d = factors[r], factors[r + 1], factors[r + 2], factors[r + 3]
         for j in range(t.shape[0]):
-            t[j] += factor * right[r, j]
+            t[j] += (a * right[r, j] + b * right[r + 1, j]) + (c * right[r + 2, j] + d * right[r + 3, j])
+    for r in range(n - n % 4, n):
+        for j in range(t.shape[0]):
+            t[j] += factors[r] * right[r, j]
 
 
 @kernel
@@ -83,13 +103,30 @@ def adapt(q, matrix, average, left, right, shares, numbers, n, averaged, t):
     require(q.shape[0] == p and t.shape[0] == k and left.shape[1] == p and right.shape[1] == k)
     require(0 <= n <= left.shape[0] and n <= right.shape[0] and n <= shares.shape[0] and numbers.shape[0] == N_NUMBERS)
     t[:] = 0.0
-    kept = numbers[KEPT] if averaged else 0.0
+    part, kept = np.empty(k, dtype=np.float32), numbers[KEPT] if averaged else 0.0
     if kept > 0.0:
         require(average.shape[0] == p and average.shape[1] == k)
-        _add_product(average, q, kept, t)
+        _add_rows(average, p, q, kept, t, part)
     if kept < 1.0:
-        _add_product(matrix, q, 1.0 - kept, t)
+        _add_rows(matrix, p, q, 1.0 - kept, t, part)
     _add_terms(left, right, shares, n, q, averaged, t)
+
+
+@kernel
+def unit(given, q):
+    """q (p,) = a vector, float32 (p,), scaled to length 1, as float32 numbers; 0 for length 0. Returns its length."""
+    p = given.shape[0]
+    require(q.shape[0] == p)
+    length = math.sqrt(primitives.sum_of_squares(given))
+    for a in range(p):
+        q[a] = np.float32(given[a] / length) if length > 0.0 else 0.0
+    return length
+
+
+@leaf
+def _inverse(square):
+    """1 over a length by its square; 0 for 0."""
+    return 1.0 / math.sqrt(square) if square > 0.0 else 0.0
 
 
 @kernel
@@ -104,7 +141,7 @@ def norms(D, inverse):
         _, inverse[i] = primitives.row_dot_and_square(D, i, D[i])
     for i in range(m):
         finite &= math.isfinite(inverse[i])
-        inverse[i] = 1.0 / math.sqrt(inverse[i]) if inverse[i] > 0.0 else 0.0
+        inverse[i] = _inverse(inverse[i])
     return finite
 
 
@@ -121,6 +158,28 @@ def score(D, t, inverse, s):
         s[i] *= inverse[i]
 
 
+@kernel
+def answer(D, given, matrix, average, left, right, shares, numbers, n, averaged, s):
+    """s (m,) = the scores of documents (m, k) and the vector of a query (p,), both of any length; others as for `adapt`.
+
+    Returns whether all numbers are finite. In one call, and lengths and products in one pass over the documents.
+    """
+    p, k = matrix.shape
+    m = D.shape[0]
+    require(given.shape[0] == p and D.shape[1] == k and s.shape[0] == m)
+    q, t = np.empty(p), np.empty(k)
+    finite = math.isfinite(unit(given, q))
+    adapt(q, matrix, average, left, right, shares, numbers, n, averaged, t)
+    for i in range(0, m - 1, 2):
+        s[i], s[i + 1], one, other = primitives.two_row_dots_and_squares(D, i, t)
+        s[i] *= _inverse(one)
+        s[i + 1] *= _inverse(other)
+    if m % 2:
+        s[m - 1], one = primitives.row_dot_and_square(D, m - 1, t)
+        s[m - 1] *= _inverse(one)
+    return finite and all_finite(s)
+
+
 @leaf
 def _count_average(shares, n, decay, numbers):
     """Count the matrix that learns, with n terms, in its average."""
@@ -135,11 +194,12 @@ def _count_average(shares, n, decay, numbers):
 def rounding_of(p, k, numbers):
     """By how much a difference of two computed scores may differ from the difference by the exact matrix.
 
-    Eight rows of the stored matrix are added up in float32, which rounds each of their terms by at most six units; all other
-    sums are float64. Documents and queries are exact by definition.
+    Up to 64 rows of the stored matrix are added up in float32, which rounds each of their terms by at most twelve units: once
+    as a product, three times among eight rows, eight times among the sums of eight rows. All other sums are float64. Documents
+    and queries are exact by definition.
     """
     norm = math.sqrt(numbers[BEGINNING] + numbers[codes.CAPPED_SQUARES]) + numbers[ROUNDED]
-    return 2.0 * (numbers[ROUNDED] + (8.0 * _UNIT + 2.0 * (p + k + TERMS + 4) * 2.0**-52) * norm)
+    return 2.0 * (numbers[ROUNDED] + (14.0 * _UNIT + 2.0 * (p + k + TERMS + 4) * 2.0**-52) * norm)
 
 
 @leaf
@@ -280,6 +340,17 @@ def push(D, inverse, q, c, decay, average, left, right, shares, numbers, n):
     return added
 
 
+@leaf
+def _add_four_terms(right, r, own, shared, line, mean):
+    """line += the terms r to r + 3 by the factors `own`, and mean += those terms by the factors `shared`, in float32."""
+    a, b, c, d = own[r], own[r + 1], own[r + 2], own[r + 3]
+    e, f, g, h = shared[r], shared[r + 1], shared[r + 2], shared[r + 3]
+    for j in range(line.shape[0]):
+        w, x, y, z = right[r, j], right[r + 1, j], right[r + 2, j], right[r + 3, j]
+        line[j] += (a * w + b * x) + (c * y + d * z)
+        mean[j] += (e * w + f * x) + (g * y + h * z)
+
+
 @kernel
 def fold(matrix, average, left, right, shares, numbers, n, new, new_average):
     """Fold n terms into new arrays: the matrix that learns, and its average.
@@ -287,27 +358,34 @@ def fold(matrix, average, left, right, shares, numbers, n, new, new_average):
     Returns how far, in norm, the rounded matrix may be from the exact one.
     """
     p, k = matrix.shape
-    require(new.shape == matrix.shape and new_average.shape == average.shape and n <= left.shape[0])
-    line, mean, kept, square = np.empty(k), np.empty(k), numbers[KEPT], 0.0
-    averages = average.shape[0] > 0
+    require(new.shape == matrix.shape and new_average.shape == average.shape and n <= left.shape[0] == right.shape[0])
+    require(left.shape[0] % 16 == 0 and shares.shape[0] >= n)
+    averages, kept, square, terms = average.shape[0] > 0, numbers[KEPT], 0.0, 0.0
+    line, mean, part = np.empty(k), np.empty(k, dtype=np.float32), np.empty(k, dtype=np.float32)
+    # Terms beyond n have the factor 0.
+    own, shared = np.zeros(left.shape[0], dtype=np.float32), np.zeros(left.shape[0], dtype=np.float32)
     for i in range(p):
+        for r in range(n):
+            own[r] = left[r, i]
+            shared[r] = shares[r] * left[r, i]
         for j in range(k):
             line[j] = matrix[i, j]
-        if averages:
+            mean[j] = 0.0
+        for first in range(0, n, 16):
             for j in range(k):
-                mean[j] = kept * average[i, j] + (1.0 - kept) * line[j]
-        for r in range(n):
-            factor = np.float64(left[r, i])
+                part[j] = 0.0
+            for r in range(first, min(first + 16, n), 4):
+                _add_four_terms(right, r, own, shared, part, mean)
             for j in range(k):
-                line[j] += factor * right[r, j]
-            if averages:
-                factor *= shares[r]
-                for j in range(k):
-                    mean[j] += factor * right[r, j]
+                line[j] += part[j]
         for j in range(k):
             new[i, j] = line[j]
         square += primitives.sum_of_squares(line)
         if averages:
             for j in range(k):
-                new_average[i, j] = mean[j]
-    return 1.01 * _UNIT * math.sqrt(square) + 2.0**-126 * p * k
+                new_average[i, j] = kept * average[i, j] + (1.0 - kept) * matrix[i, j] + mean[j]
+    # The vector of a query has length 1, so a term has the norm of its right side. Sixteen terms are added up in float32, which
+    # rounds each of their numbers at most seven times: once as a product, twice among four, four times among fours.
+    for r in range(n):
+        terms += math.sqrt(primitives.row_dot(right, r, right[r]))
+    return 1.01 * _UNIT * math.sqrt(square) + 8.0 * _UNIT * terms + 2.0**-126 * p * k

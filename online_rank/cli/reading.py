@@ -50,6 +50,17 @@ class Reading(NamedTuple):
         str | None,
         value("COLUMN", "The column of a table with the query's text, for words that query and document share."),
     ] = None
+    vector: Annotated[
+        list[str] | None,
+        value(
+            "NAME=COLUMNS",
+            "Columns of a table that are the vector NAME of documents: a column of lists, or a range of numbers, "
+            "embedding=e0..e255; may be repeated.",
+        ),
+    ] = None
+    query_vector: Annotated[
+        list[str] | None, value("NAME=COLUMNS", "The same for the vector NAME of queries: embedding=q0..q255.")
+    ] = None
     dry_run: DryRun = False
     skip_bad: Annotated[
         float, value("SHARE", "Leave out lists with a row that cannot be read, up to this share of all: .001.", min=0, max=1)
@@ -74,18 +85,6 @@ class Reading(NamedTuple):
     ] = None
     event_time: Annotated[
         str | None, value("COLUMN", "The column of a table with times; queries must come in their order.")
-    ] = None
-
-    vector: Annotated[
-        list[str] | None,
-        value(
-            "NAME=COLUMNS",
-            "Columns of a table that are the vector NAME of documents: a column of lists, or a range of numbers, "
-            "embedding=e0..e255; may be repeated.",
-        ),
-    ] = None
-    query_vector: Annotated[
-        list[str] | None, value("NAME=COLUMNS", "The same for the vector NAME of queries: embedding=q0..q255.")
     ] = None
 
     @property
@@ -145,9 +144,9 @@ def warn_of_unknown(model: Any) -> None:
 
 
 #: The options of commands that learn nothing.
-ToMeasure = Annotated[Reading, Reading._fields[:6]]
-ToRank = Annotated[Reading, Reading._fields[:5]]
-ToExplain = Annotated[Reading, Reading._fields[:4]]
+ToMeasure = Annotated[Reading, Reading._fields[:8]]
+ToRank = Annotated[Reading, Reading._fields[:7]]
+ToExplain = Annotated[Reading, Reading._fields[:6]]
 
 
 def look(lists: Any) -> None:

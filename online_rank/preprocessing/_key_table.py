@@ -228,7 +228,7 @@ class KeyTable(QueryTransformer):
         with self._lock:
             places = [i for i, own in enumerate(self._names) if own == name]
             keys = ((slot, key if len(self._names) > 1 else (key,)) for key, slot in self._slots.items())
-            kept = [slot for slot, key in keys if not any(_is(key[i], value) for i in places)]  # type: ignore[index]
+            kept = [slot for slot, key in keys if not any(is_value(key[i], value) for i in places)]  # type: ignore[index]
             n_gone = len(self._slots) - len(kept)
             if n_gone:
                 self._keep_only(np.array(kept, dtype=np.int64))
@@ -244,5 +244,6 @@ class KeyTable(QueryTransformer):
             return True
 
 
-def _is(part: Any, value: Hashable) -> bool:
+def is_value(part: Any, value: Hashable) -> bool:
+    """Whether a part of a key is a value, which may be given as a text."""
     return part == value or (type(part) in (str, int, bool) and str(part) == value)

@@ -1,5 +1,6 @@
 """A matrix between the vectors of queries and documents that learns from grades, and its average."""
 
+import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ from online_rank._kernels import bilinear as kernels
 from online_rank._kernels.codes import AVERAGED, CAPPED_SQUARES, CREDITS, MASS, MASSES
 from online_rank.base.halving import halved
 from online_rank.base.schema import Array, Derived, Integer, Schema
-from online_rank.base.undo import Undo, record_state
+from online_rank.base.undo import Undo
 from online_rank.limits import MAX_DIMENSIONS
 from online_rank.measures.learned import discounts
 from online_rank.measures.learned import measure as parse_measure
@@ -19,6 +20,8 @@ from online_rank.measures.learned import measure as parse_measure
 __all__ = ["BilinearLearner", "inverse_lengths", "unit_vector"]
 
 _NONE = np.empty(0)
+#: What learning changes.
+_CHANGED = "_matrix", "_average", "_left", "_right", "_shares", "_numbers", "_n_terms"
 
 
 def unit_vector(vector: np.ndarray) -> np.ndarray | None:
@@ -29,9 +32,9 @@ def unit_vector(vector: np.ndarray) -> np.ndarray | None:
     >>> unit_vector(np.array([3.0, 4.0], np.float32)).round(3), unit_vector(np.zeros(2, np.float32))
     (array([0.6, 0.8]), None)
     """
-    wide = vector.astype(np.float64)
-    length = np.sqrt((wide * wide).sum())
-    return (wide / length).astype(np.float32).astype(np.float64) if length > 0.0 else None
+    unit = np.empty(len(vector))
+    kernels.unit(np.ascontiguousarray(vector), unit)
+    return unit if unit.any() else None
 
 
 def inverse_lengths(D: np.ndarray) -> np.ndarray:
@@ -73,8 +76,8 @@ class BilinearLearner(base.Base):
     r"""Scores :math:`q' W d` of vectors of length 1, by a perceptron on pairs whose updates have rank one.
 
     Before its first query it has no matrix. It begins with kappa times the identity, which is the cosine, or with 0 where the
-    query has other dimensions than the documents. The matrix is stored in float32, with up to 32 updates that are not yet added
-    to it, so that learning costs p + k numbers a query, and one pass over the matrix in 32 queries.
+    query has other dimensions than the documents. The matrix is stored in float32, with up to 64 updates that are not yet added
+    to it, so that learning costs p + k numbers a query, and one pass over the matrix in 64 queries.
 
     Parameters
     ----------
@@ -206,7 +209,8 @@ class BilinearLearner(base.Base):
 
     def _record(self, log: list[Undo], _block: Any = None) -> None:
         """Add to a log what undoes learning: matrices are replaced, and terms beyond `_n_terms` are nobody's."""
-        record_state(log, self, replaced=frozenset({"_matrix", "_average", "_left", "_right"}))
+        log.append(functools.partial(vars(self).update, {name: getattr(self, name) for name in _CHANGED}))
+        self._shares, self._numbers = self._shares.copy(), self._numbers.copy()
 
     def adapted(self, q: np.ndarray, averaged: bool = True) -> np.ndarray:
         """W' q, float64 (k,), of a query of length 1, by the matrix that scores, or by the one that learns."""
@@ -222,6 +226,18 @@ class BilinearLearner(base.Base):
         s = np.empty(len(D))
         kernels.score(D, self.adapted(q, averaged), inverse, s)
         return s
+
+    def answer(self, D: np.ndarray, vector: np.ndarray) -> np.ndarray | None:
+        """The scores, float64 (m,), of documents (m, k) and the vector of a query (p,), both float32 of any length.
+
+        None if a number is not finite.
+        """
+        s = np.empty(len(D))
+        finite = kernels.answer(
+            D, vector, self._matrix, self._average, self._left, self._right, self._shares, self._numbers, self._n_terms,
+            self._averages, s,
+        )  # fmt: skip
+        return s if finite else None
 
     def matrix(self, averaged: bool = True) -> np.ndarray:
         """W, float64 (p, k): the matrix that scores, or the one that learns."""

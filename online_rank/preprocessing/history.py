@@ -18,9 +18,10 @@ from online_rank.feedback.arrays import shown_block
 from online_rank.preprocessing._key_table import KeyTable
 from online_rank.preprocessing._keys import DOCUMENT, values_under
 from online_rank.query import Block, SparseRows, require_finite, with_features
+from online_rank.query.blocks import AT as AT
 
-#: What waits with a query in addition to values: its time, and the places of its documents.
-AT, PLACES = "at", "places"
+#: Under which the places of its documents wait with a query.
+PLACES = "places"
 
 # Those that have learned a query, and have told if it had no key.
 _TOLD: "weakref.WeakSet[History]" = weakref.WeakSet()

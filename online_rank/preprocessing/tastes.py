@@ -1,6 +1,8 @@
 """What users like, as vectors: a decayed sum of the vectors of documents that they engaged with."""
 
 import functools
+import json
+import warnings
 from collections.abc import Hashable
 from typing import Any
 
@@ -15,9 +17,12 @@ from online_rank.base.schema import Array, Count, Derived, DictOf, Integer, Plai
 from online_rank.base.transformer import QueryTransformer, require_feedback
 from online_rank.base.undo import Undo
 from online_rank.feedback.arrays import shown_block
+from online_rank.preprocessing._key_table import is_value
 from online_rank.preprocessing.bilinear import inverse_lengths
+from online_rank.preprocessing.vector_columns import usual_length
 from online_rank.query import Block
-from online_rank.query.embeddings import stacked, without_vectors
+from online_rank.query.blocks import OF_QUERY
+from online_rank.query.embeddings import LENIENT, stacked, without_vectors
 
 __all__ = ["Tastes"]
 
@@ -35,6 +40,7 @@ class Tastes(QueryTransformer):
 
     Before it, a query of u gets :math:`S_u` as the vector of its context that is called as the vector of documents, unless it
     has one. `AdditiveRanker` behind it then learns how tastes and documents match (`VectorRanker`). A new user has no vector.
+    In a service, which learns later, the taste that ranked a query waits with it.
 
     **Memory is bounded**: at most `max_keys` users are kept, with k float32 numbers each: 10,000 users and 768 dimensions take
     31 MB. Without room for a new one, the sixteenth that no learned query had for longest leaves, which warns the first time.
@@ -75,10 +81,13 @@ class Tastes(QueryTransformer):
     _schema = Schema(
         n_left=Count(),
         _n_queries=Count(),
+        _n_own=Count(),
+        _n_others=Count(),
         _slots=DictOf(Plain(), Integer(0)),
         _sums=Array("n_keys", None, dtype="float32", spare=True),
         _used=Array("n_keys", dtype="int64", low=0, spare=True),
         _keep=Derived(),
+        _label=Derived(),
     )
 
     def __init__(self, by: str = "user", *, vector: str = "embedding", half_life: float = 50.0, max_keys: int = 10_000) -> None:
@@ -97,6 +106,14 @@ class Tastes(QueryTransformer):
         self._sums = np.zeros((0, 0), dtype=np.float32)
         self._used = np.zeros(0, dtype=np.int64)
         self._n_queries = self.n_left = 0
+        #: How many queries had vectors of the length in use, and of another one, where that is a missing value.
+        self._n_own = self._n_others = 0
+        #: Under which a taste waits with a query.
+        self._label = OF_QUERY + json.dumps([by, vector, half_life])
+
+    @classmethod
+    def _of_earlier(cls, state: dict[str, Any]) -> dict[str, Any]:
+        return {"_n_own": 0, "_n_others": 0, **state}
 
     @property
     def n_keys(self) -> int:
@@ -116,7 +133,7 @@ class Tastes(QueryTransformer):
     def _abilities(self) -> Abilities:
         return Abilities(
             takes_documents=True, passes_documents=True, takes_missing=True, takes_sparse=True, takes_clicks=True,
-            takes_context=True,
+            takes_context=True, remembers=True,
         )  # fmt: skip
 
     _rises = True
@@ -125,11 +142,11 @@ class Tastes(QueryTransformer):
         raise TypeError("it changes the context of queries with each feedback")
 
     def _record(self, log: list[Undo], block: Any = None) -> None:
-        names = ("_slots", "_used", "_n_queries", "n_left", "_sums")
+        names = ("_slots", "_used", "_n_queries", "_n_own", "_n_others", "n_left", "_sums")
         log.append(functools.partial(vars(self).update, {name: getattr(self, name) for name in names}))
         self._slots, self._used = dict(self._slots), self._used.copy()
         # Only the rows of users of the block change in place; rows beyond the number of users are nobody's.
-        users = [] if block is None else [context.get(self.by) for context in block.context or ()]
+        users = [] if block is None else [self._user(context) for context in block.context or ()]
         rows = [slot for user in users if (slot := self._slots.get(user)) is not None]
         rows = [*range(len(self._slots))] if block is None else rows
         sums, before = self._sums, self._sums[rows].copy()
@@ -138,21 +155,34 @@ class Tastes(QueryTransformer):
     def _transform_block(self, block: Block) -> Block:
         if block.context is None:
             return block
-        return block._replace(context=tuple(map(self._with_taste, block.context)))
+        return block._replace(context=tuple(map(self._with_taste, block.each())))
 
-    def _with_taste(self, context: Any) -> dict[str, Any]:
-        slot = self._slots.get(context.get(self.by))
-        if slot is None or self.vector in context:
-            return dict(context)
-        return {**context, self.vector: self._sums[slot].copy()}
+    def _user(self, context: Any) -> Hashable:
+        """Who asks; None if nobody knows."""
+        user = context.get(self.by)
+        return None if type(user) is np.ndarray else user
+
+    def _with_taste(self, query: Block) -> dict[str, Any]:
+        """The context of a query with the taste that waits with it, or else the taste so far."""
+        context = dict(query.context[0]) if query.context else {}
+        if self.vector in context:
+            return context
+        waiting = query.remembered
+        if waiting is not None and self._label in waiting:
+            taste = np.array(waiting[self._label], dtype=np.float32)
+        else:
+            slot = self._slots.get(self._user(context))
+            taste = np.zeros(0, dtype=np.float32) if slot is None else self._sums[slot].copy()
+            if waiting is not None:
+                waiting[self._label] = taste.tolist()
+        return {**context, self.vector: taste} if len(taste) else context
 
     def _learn_block(self, block: Block) -> Block:
         require_feedback(self, block)
         contexts = []
         for query in block.each():
-            context = {} if query.context is None else query.context[0]
-            contexts.append(self._with_taste(context))
-            self._count(query, context.get(self.by))
+            contexts.append(self._with_taste(query))
+            self._count(query, self._user(query.context[0] if query.context else {}))
         return block if block.context is None else block._replace(context=tuple(contexts))
 
     def _count(self, query: Block, user: Hashable) -> None:
@@ -163,8 +193,10 @@ class Tastes(QueryTransformer):
         found = without_vectors(query.X, (self.vector,))[1].get(self.vector)
         if found is None:
             return
-        k = self._sums.shape[1] or None
-        D, rows, _ = stacked(self.vector, *found, query.ids, k)
+        lenient, k = LENIENT.get(), self._sums.shape[1] or None
+        if lenient and k is not None:
+            k = self._length(found[1], k)
+        D, rows, _ = stacked(self.vector, *found, query.ids, k, lenient)
         gains = self._gains(query)[rows]
         if not (gains > 0.0).any():
             return
@@ -173,6 +205,18 @@ class Tastes(QueryTransformer):
         # A row changes in place: whoever undoes it has kept the row before (`_record`).
         self._sums[slot] = self._keep * self._sums[slot] + added
         self._used[slot] = self._n_queries
+
+    def _length(self, values: list[Any], k: int) -> int:
+        """The length of the vectors that count: tastes begin again once more queries have vectors of another length than k."""
+        given = usual_length(values)
+        self._n_own += given == k
+        self._n_others += given != k
+        if self._n_others <= self._n_own:
+            return k
+        warnings.warn(f"{self}: tastes have {k} dimensions, and most queries {given}: they begin again", stacklevel=2)
+        self._slots, self._used, self._sums = {}, np.zeros(0, dtype=np.int64), np.zeros((0, 0), dtype=np.float32)
+        self._n_own, self._n_others = 1, 0
+        return given
 
     def _gains(self, query: Block) -> np.ndarray:
         """The gain of each document times the weight of the query, float64 (m,)."""
@@ -213,12 +257,12 @@ class Tastes(QueryTransformer):
         return slot
 
     def forget(self, user: Hashable) -> bool:
-        """Forget what a user likes. Returns whether there was anything."""
+        """Forget what a user likes, whose name is given as it is or as a text. Returns whether there was anything."""
         with self._lock:
-            if user not in self._slots:
+            names = [name for name in self._slots if not is_value(name, user)]
+            if len(names) == len(self._slots):
                 return False
-            kept = np.array([slot for name, slot in self._slots.items() if name != user], dtype=np.int64)
-            names = [name for name in self._slots if name != user]
+            kept = np.array([self._slots[name] for name in names], dtype=np.int64)
             self._slots = {name: i for i, name in enumerate(names)}
             self._sums, self._used = self._sums[kept], self._used[kept]
             return True

@@ -188,7 +188,7 @@ class VectorColumns(base.Base):
             if lenient and self._is_full and name not in self._lengths:
                 n_odd += sum(map(is_vector, values))
                 continue
-            k = self._lengths.get(str(name)) or (_usual_length(values) if lenient else None)
+            k = self._lengths.get(str(name)) or (usual_length(values) if lenient else None)
             D, having, odd = stacked(name, rows, values, query.ids, k, lenient)
             inverse = inverse_lengths(D)
             n_odd += odd
@@ -312,7 +312,7 @@ class VectorColumns(base.Base):
             is_odd = LENIENT.get() and 2 * sum(map(is_vector, values)) < len(values)
             if not values or (is_odd and name not in self._lengths):
                 continue
-            k = 0 if is_odd else _usual_length(values)
+            k = 0 if is_odd else usual_length(values)
             if name not in self._lengths:
                 if not self._is_full:
                     self._lengths[name] = k
@@ -387,7 +387,7 @@ class VectorColumns(base.Base):
                 self._learners.pop(column, None)
 
 
-def _usual_length(values: list[Any]) -> int:
+def usual_length(values: list[Any]) -> int:
     """The length that most of some vectors have."""
     lengths = Counter(len(value) for value in values if is_vector(value))
     return lengths.most_common(1)[0][0] if lengths else 1

@@ -15,6 +15,8 @@ from online_rank.query.times import PER_SECOND, RELATIVE, WANTED, decided_unit, 
 
 #: The weights of a block of one query of weight 1.
 ONE = np.ones(1)
+#: Under which the time of a query waits with it (`Block.remembered`), and how names of other values of the query itself begin.
+AT, OF_QUERY = "at", "of the query: "
 
 
 class Block(NamedTuple):
@@ -52,8 +54,8 @@ class Block(NamedTuple):
     at
         float64 (q,): the time of each query, in seconds; None where they have none.
     remembered
-        What steps that learn from feedback (`History`) made of one query when it was ranked, by their names, so that it is
-        learned with the same values; those that are not there are added. None where nothing has to wait.
+        What steps that learn from feedback (`History`, `Tastes`) made of one query when it was ranked, by their names, so that
+        it is learned with the same values; those that are not there are added. None where nothing has to wait.
     """
 
     X: Any
@@ -95,6 +97,22 @@ class Block(NamedTuple):
             None,
         )
         return _new(Block, fields)
+
+    def remembered_of(self, rows: Sequence[int]) -> dict[str, list[float]]:
+        """What waits with some documents of one query, and with the query itself.
+
+        Examples
+        --------
+        >>> waiting = {"at": [7.0], "brand rate": [0.1, 0.2, 0.3], "of the query: taste": [1.0, 0.0]}
+        >>> Block(np.zeros((3, 1)), None, single(3), ONE, remembered=waiting).remembered_of([2])
+        {'at': [7.0], 'brand rate': [0.3], 'of the query: taste': [1.0, 0.0]}
+        """
+        return {
+            name: own
+            if name == AT or name.startswith(OF_QUERY)
+            else np.reshape(own, (self.n_documents, -1))[rows].ravel().tolist()
+            for name, own in (self.remembered or {}).items()
+        }
 
     def each(self) -> Iterator["Block"]:
         """Each query as a block of one query."""

@@ -75,8 +75,10 @@ def as_vector(what: str, value: Any) -> np.ndarray:
         raise ValueError(f"{what} has shape {value.shape}; a vector is a list of numbers")
     if len(value) > MAX_DIMENSIONS:
         raise ValueError(f"{what} has {len(value)} dimensions; at most {MAX_DIMENSIONS} are accepted")
-    with np.errstate(over="ignore"):
-        vector = value.astype(np.float32, copy=False)
+    vector = value
+    if value.dtype != np.float32:
+        with np.errstate(over="ignore"):
+            vector = value.astype(np.float32)
     if not np.isfinite(vector).all():
         place = int(np.flatnonzero(~np.isfinite(vector))[0])
         raise ValueError(f"{what} has {value[place]} in dimension {place}; the numbers of vectors are finite and fit float32")

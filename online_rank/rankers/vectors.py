@@ -12,9 +12,9 @@ from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Count, Nested, Schema
 from online_rank.base.undo import all_or_nothing
 from online_rank.feedback.policies import Policy, require_policy
-from online_rank.preprocessing.bilinear import BilinearLearner, inverse_lengths, unit_vector
+from online_rank.preprocessing.bilinear import BilinearLearner, unit_vector
 from online_rank.preprocessing.position_credit import POSITIONS, credit_of_clicks, no_clicks
-from online_rank.query import Block
+from online_rank.query import Block, plain_array
 from online_rank.query.embeddings import as_vector, stacked, without_vectors
 from online_rank.rankers.exploring import BEGUN
 
@@ -22,6 +22,7 @@ __all__ = ["VectorRanker"]
 
 #: The vector of a query without one: the matrix is a row, and a score is linear in the document.
 _ALONE = np.ones(1)
+_FLOAT32 = np.dtype(np.float32)
 
 
 class _Given(NamedTuple):
@@ -143,6 +144,27 @@ class VectorRanker(Ranker):
         self._clicked = no_clicks()
         share_lock(self)
 
+    #: Learning replaces arrays.
+    _changes_in_place = False
+
+    def _plain_vector(self, context: Any) -> np.ndarray | None:
+        """A view of the vector of a query, if it is a float32 array that fits, and nothing else is in the context."""
+        p = self._learner.shape[0]
+        vector = context.get(self.vector) if p and type(context) is dict and len(context) == 1 else None
+        if type(vector) is not np.ndarray:
+            return None
+        # Another thread may change the shape and the type of the caller's array, also after they were checked.
+        vector = vector[...]
+        return vector if vector.dtype is _FLOAT32 and vector.shape == (p,) and vector.flags.c_contiguous else None
+
+    def _answer(self, x: Any, context: Any, at: Any) -> tuple[np.ndarray, Block | None]:
+        scores = None
+        with self._lock:
+            X = plain_array(x, self._learner.shape[1])
+            if X is not None and X.dtype is _FLOAT32 and at is None and (vector := self._plain_vector(context)) is not None:
+                scores = self._learner.answer(X, vector)
+        return super()._answer(x, context, at) if scores is None else (scores, None)
+
     @property
     def learner(self) -> BilinearLearner:
         """What learns the matrix."""
@@ -235,8 +257,10 @@ class VectorRanker(Ranker):
             raise ValueError(f"context has no vector {self.vector!r}, but the queries that were learned had one")
         if p and q is not None and len(q) != p:
             raise ValueError(f"context[{self.vector!r}] has {len(q)} dimensions, and {p} elsewhere")
-        unit = _ALONE if q is None else unit_vector(q)
-        return _Given(D, inverse_lengths(D), rows, unit, query.n_documents)
+        unit, inverse = _ALONE if q is None else unit_vector(q), np.empty(len(D))
+        if not kernels.norms(D, inverse):
+            _raise_for_odd(query.X, D)
+        return _Given(D, inverse, rows, unit, query.n_documents)
 
     def _scores(self, given: _Given, averaged: bool = True) -> np.ndarray:
         """The scores of all documents of a query."""
@@ -307,15 +331,19 @@ _NONE = np.empty(0)
 
 
 def _as_rows(X: Any) -> np.ndarray:
-    """An array of vectors as float32. Raises TypeError for sparse rows, ValueError for numbers beyond float32."""
+    """An array of vectors as float32. Raises TypeError for sparse rows."""
     if not isinstance(X, np.ndarray):
         raise TypeError("x has sparse rows; vectors are dense: an array (m, k), or a list of numbers of each document")
+    if X.dtype is _FLOAT32:
+        return X
     with np.errstate(over="ignore"):
-        D = np.ascontiguousarray(X, dtype=np.float32)
-    if not np.isfinite(D).all():
-        i, j = (int(n) for n in np.argwhere(~np.isfinite(D))[0])
-        raise ValueError(f"x: document {i} has {X[i, j]} in dimension {j}; the numbers of vectors are finite and fit float32")
-    return D
+        return X.astype(np.float32)
+
+
+def _raise_for_odd(X: np.ndarray, D: np.ndarray) -> None:
+    """Raise ValueError for NaN, infinity and numbers beyond float32 among vectors X that were read as D."""
+    i, j = (int(n) for n in np.argwhere(~np.isfinite(D))[0])
+    raise ValueError(f"x: document {i} has {X[i, j]} in dimension {j}; the numbers of vectors are finite and fit float32")
 
 
 def _write_skipped(row: np.ndarray, query: Block) -> None:

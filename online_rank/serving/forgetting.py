@@ -13,6 +13,7 @@ from online_rank.base.undo import all_or_nothing
 from online_rank.preprocessing._keys import DOCUMENT
 from online_rank.preprocessing.crosses import CrossFeatures, suffix_of
 from online_rank.preprocessing.history import History
+from online_rank.preprocessing.tastes import Tastes
 from online_rank.query import Runs
 from online_rank.rankers.growing_trees import GrowingTrees
 from online_rank.rankers.worded import without_entry
@@ -38,8 +39,8 @@ class Forgotten(NamedTuple):
     features
         Names of features that no model has any more.
     keys
-        Number of keys that `History` has no longer, of pairs with an entry of the context that no ranker has any more, and of
-        counts of what this session or user has clicked today.
+        Number of keys that `History` and `Tastes` have no longer, of pairs with an entry of the context that no ranker has any
+        more, and of counts of what this session or user has clicked today.
     """
 
     queries: tuple[int, ...] = ()
@@ -133,11 +134,15 @@ def _without(model: Any, wanted: Forget) -> tuple[Any, frozenset[str], int]:
     without, names = _without_crosses(model, wanted)
     without = _without_windows(without, model)
     without, n_words = (without, 0) if wanted.entry is None else without_entry(model, without, *wanted.entry)
-    if not any(name in step.names for step in parts_of(without, History) for name, _ in entries):
+    kept = [name for step in parts_of(without, History) for name in step.names] + [
+        step.by for step in parts_of(without, Tastes)
+    ]
+    if not any(name in kept for name, _ in entries):
         return without, names, n_words
     emptied = without
     without = copy.deepcopy(model) if without is model else without
     n_keys = sum(step.forget(name, value) for step in parts_of(without, History) for name, value in entries)
+    n_keys += sum(step.forget(value) for step in parts_of(without, Tastes) for name, value in entries if name == step.by)
     return (without if n_keys else emptied), names, n_keys + n_words
 
 

@@ -315,9 +315,7 @@ def _part_of(query: Block, part: Block) -> Block:
     if query.remembered is None:
         return part
     place = {name: i for i, name in enumerate(query.ids or ())}
-    rows, n = [place[name] for name in part.ids or ()], len(place)
-    kept = {name: np.array(own).reshape(n, -1)[rows].ravel().tolist() for name, own in query.remembered.items() if name != AT}
-    return part._replace(remembered={AT: query.remembered[AT], **kept})
+    return part._replace(remembered=query.remembered_of([place[name] for name in part.ids or ()]))
 
 
 def forget_query(state: ServiceState, query_id: Any, counted: str, reply: Reply, digest: int = 0) -> Reply:

@@ -336,6 +336,7 @@ def plan_of(table: Any, named: Mapping[str, str | None], options: Options) -> Pl
     for column, kind in table.kinds.items():
         if column in roles:
             how = _format_of(table, column) if roles[column] == "event time" else _NO_TIME
+            kind = _kind_of(table, column, options) if roles[column] == "context" else kind
             columns.append(Column(column, kind, roles[column], "", *how))
             continue
         kind, why = _use_of(table, column, chosen, index, options)
@@ -376,7 +377,14 @@ def vectors_of_queries(table: Any, options: Options) -> list[str]:
     """The columns that are vectors of queries by their names."""
     if not options.takes_vectors:
         return []
-    return [name for name, kind in table.kinds.items() if kind == "vector" and name.startswith(OF_QUERY)]
+    return [name for name in table.kinds if name.startswith(OF_QUERY) and _kind_of(table, name, options) == "vector"]
+
+
+def _kind_of(table: Any, column: str, options: Options) -> str:
+    """The kind of a column: texts that are JSON lists are vectors for a model that takes them."""
+    kind = table.kinds[column]
+    is_vector = kind == "text" and options.takes_vectors and are_json_vectors(table.column(table.first, column))
+    return "vector" if is_vector else kind
 
 
 def _require_columns(table: Any, columns: Iterable[str]) -> None:
@@ -430,9 +438,7 @@ def _use_of(
     table: Any, column: str, features: Collection[str] | None, index: Collection[str], options: Options
 ) -> tuple[str, str]:
     """The kind of a column without another role, and why it is not a feature; empty if it is."""
-    kind, chosen = table.kinds[column], column in (options.keys if features is None else features)
-    if kind == "text" and options.takes_vectors and are_json_vectors(table.column(table.first, column)):
-        kind = "vector"
+    kind, chosen = _kind_of(table, column, options), column in (options.keys if features is None else features)
     learned = options.learned.get(column, kind)
     if column in options.exclude:
         return kind, "excluded"

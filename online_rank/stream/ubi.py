@@ -10,11 +10,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from online_rank.query.embeddings import is_vector
 from online_rank.query.times import PER_SECOND, RELATIVE, seconds_of_dates, seconds_of_text, unit_of
 from online_rank.stream.objects import objects_of
 from online_rank.stream.source import ReadError, Text, format_of, is_stdin, name_of, path_of
 from online_rank.stream.tables import Batch, Table, of_dicts
 from online_rank.stream.values import Faults, numbers_of
+from online_rank.stream.vectors import OF_QUERY, json_vector
 
 #: The columns of times, of texts, of sessions and of users.
 TIME, TEXT, SESSION, USER = "time", "user_query", "session", "user"
@@ -24,6 +26,7 @@ EVENTS = {"click": 1.0, "click_through": 1.0}
 _SHOWN = "impression"
 #: The fields of each key, the first that is not empty.
 _KEYS = {TEXT: ("user_query",), SESSION: ("session_id",), USER: ("user_id", "client_id")}
+_ATTRIBUTES = "query_attributes"
 _OBJECT, _ORDINAL = "event_attributes.object", "event_attributes.position.ordinal"
 #: Fields of an object that identify it.
 _IDS = ("object_id", "object_id_field", "object_id_type", "internal_id")
@@ -138,11 +141,12 @@ class _Joined:
 
     def __init__(self, log: UbiLog, sources: Sequence[Any]) -> None:
         self._log = log
-        #: By the id of the query: its record; its impressions by document; its other events; its keys.
+        #: By the id of the query: its record; its impressions by document; its other events; its keys; its attributes.
         self._queries: dict[str, tuple[float | None, list[str], str]] = {}
         self._shown: dict[str, dict[str, _Shown]] = {}
         self._acts: dict[str, list[tuple[str, str, float, str]]] = {}
         self._keys: dict[str, dict[str, str]] = {}
+        self._attributes: dict[str, dict[str, Any]] = {}
         self._count: Counter[str] = Counter()
         for source in sources:
             times = {"event": _Times(), "query": _Times()}
@@ -159,6 +163,7 @@ class _Joined:
                     query = self._note(record, where)
                     if query:
                         self._queries[query] = time, _hits(record, where), where
+                        self._attributes[query] = _leaves(record, _ATTRIBUTES)
                     self._count["queries without an id"] += not query
             for kind, each in times.items():
                 if each.unit not in ("", "ms"):
@@ -217,7 +222,7 @@ class _Joined:
                 continue
             if time is None:
                 time = min([one.time for one in (shown or {}).values()] + [at for _, _, at, _ in acts], default=0.0)
-            keys = {"query": query, **dict.fromkeys(_KEYS, ""), **self._keys[query]}
+            keys = {"query": query, **dict.fromkeys(_KEYS, ""), **self._keys[query], **self._vectors_of(query, shown or {})}
             rows = []
             for document in sorted(places, key=places.__getitem__):
                 features, there = (shown[document].features, shown[document].where) if shown else ({}, where)
@@ -237,6 +242,14 @@ class _Joined:
         every = [row for _, rows in sorted(lists, key=lambda one: one[0]) for row in rows]
         row_places += [there for _, there in every]
         return of_dicts([row for row, _ in every], self._log.name)
+
+    def _vectors_of(self, query: str, shown: Mapping[str, _Shown]) -> dict[str, Any]:
+        """The vectors among the attributes of a query, as columns, for the vectors of its documents that end in their names."""
+        given = {name: vector for name, value in self._attributes.get(query, {}).items() if (vector := _as_vector(value))}
+        names = (
+            {name: None for one in shown.values() for name, value in one.features.items() if _as_vector(value)} if given else {}
+        )
+        return {OF_QUERY + name: given[last] for name in names if (last := name.rpartition(".")[2]) in given}
 
     def _first(self, shown: Mapping[str, _Shown]) -> Iterator[tuple[str, _Shown]]:
         """The documents of a list: at each position the first one that was shown there."""
@@ -346,16 +359,27 @@ def _hits(record: Mapping[str, Any], where: str) -> list[str]:
 
 def _features(record: Mapping[str, Any]) -> dict[str, Any]:
     """What an impression says of its object: values by their names, such as "object.price"."""
-    flat = {name.removeprefix("event_attributes."): value for name, value in record.items() if name.startswith(_OBJECT + ".")}
-    waiting = [("object", _at(record, _OBJECT) or {})]
+    return {
+        f"object.{name}": value for name, value in _leaves(record, _OBJECT).items()
+        if name not in _IDS and (isinstance(value, str | int | float) or is_vector(value))
+    }  # fmt: skip
+
+
+def _leaves(record: Mapping[str, Any], path: str) -> dict[str, Any]:
+    """The values below a nested field, by the rest of their names: of columns with whole names, and of objects."""
+    found = {name.removeprefix(path + "."): value for name, value in record.items() if name.startswith(path + ".")}
+    waiting = [("", _at(record, path) or {})]
     while waiting:
-        name, fields = waiting.pop()
+        before, fields = waiting.pop()
         for key, value in fields.items() if isinstance(fields, dict) else ():
             if isinstance(value, dict):
-                waiting.append((f"{name}.{key}", value))
+                waiting.append((f"{before}{key}.", value))
             else:
-                flat[f"{name}.{key}"] = value
-    return {
-        name: value for name, value in flat.items()
-        if name.removeprefix("object.") not in _IDS and isinstance(value, str | int | float)
-    }  # fmt: skip
+                found[before + key] = value
+    return found
+
+
+def _as_vector(value: Any) -> Any:
+    """A list of numbers, also of a JSON list in text; None for anything else."""
+    value = json_vector(value) if isinstance(value, str) else value
+    return value if is_vector(value) else None

@@ -10,7 +10,7 @@ import numpy as np
 from online_rank.query.embeddings import as_vector
 from online_rank.stream.values import Faults, arrow, is_text, numbers_of, plain
 
-__all__ = ["OF_QUERY", "are_json_vectors", "columns_named", "from_array", "joined_vectors", "vectors_in"]
+__all__ = ["OF_QUERY", "are_json_vectors", "columns_named", "from_array", "joined_vectors", "json_vector", "vectors_in"]
 
 #: What stands before the name of the query's own vector, where columns of a table say what is known of the query too.
 OF_QUERY = "context "
@@ -22,10 +22,11 @@ _RANGE = re.compile(r"(.+?)(\d+)\.\.(.+?)(\d+)|(\d+)\.\.(\d+)")
 def are_json_vectors(values: Any) -> bool:
     """Whether the first texts of a column, but the empty ones, are lists of numbers in JSON."""
     texts = [text for text in plain(values)[:_FIRST].to_pylist() if text]
-    return bool(texts) and all(text.lstrip().startswith("[") and _of_json(text) is not None for text in texts)
+    return bool(texts) and all(text.lstrip().startswith("[") and json_vector(text) is not None for text in texts)
 
 
-def _of_json(text: str) -> list[float] | None:
+def json_vector(text: str) -> list[float] | None:
+    """The numbers of a list in JSON; None for any other text."""
     try:
         found = json.loads(text)
     except ValueError:
@@ -40,7 +41,7 @@ def vectors_in(values: Any, faults: Faults, column: str) -> list[np.ndarray | No
     given = values.to_pylist() if is_text(values) else _lists(values)
     found: list[np.ndarray | None] = []
     for i, one in enumerate(given):
-        vector = _of_json(one) if isinstance(one, str) and one else one
+        vector = json_vector(one) if isinstance(one, str) and one else one
         if isinstance(one, str) and one and vector is None:
             faults.setdefault(i, f"{one!r:.60} in column {column!r} is no list of numbers")
         try:

@@ -163,7 +163,26 @@ def _use_everything() -> None:
         for part in parts:
             part.learn_one(X, grades)
         o.distributed.mix(parts)
+    _use_vectors()
     _use_streams()
+
+
+def _use_vectors() -> None:
+    """Rank and learn vectors: of arrays and among features, from grades and from clicks, until terms are folded in."""
+    import online_rank as o
+
+    D, grades = np.eye(4, 3, dtype=np.float32), np.array([0, 1, 2, 0])
+    context = {"embedding": np.arange(3, dtype=np.float32)}
+    documents = [{"a": float(i), "embedding": d} for i, d in enumerate(D)]
+    for model, x in ((o.VectorRanker(), D), (o.AdditiveRanker(), documents)):
+        # Each query brings a term: what is right changes.
+        for t in range(80):
+            y: Any = np.roll(grades, t)
+            if model.abilities.draws:
+                shown = model.show_one(x, context=context)
+                y = y if t % 2 else shown.clicked([shown.order[-1]])
+            model.learn_one(x, y, context=context)
+        model.rank_one(x, context=context)
 
 
 def _use_streams() -> None:

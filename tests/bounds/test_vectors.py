@@ -22,7 +22,10 @@ def run(seed):
     W1, truth = learner.matrix(), rng.normal(size=(p, k))
     comparators = [W1, np.zeros((p, k)), truth, 3.0 * truth, rng.normal(size=(p, k))]
     exact = ExactBound([U.tolist() for U in comparators])
-    for _ in range(n):
+    for number in range(n):
+        if number % 7 == 6:
+            # Folding the terms in rounds the matrix; usually it waits for more of them.
+            learner._fold()
         q = unit_vector(rng.normal(size=p).astype(np.float32))
         D = rng.normal(size=(m, k)).astype(np.float32)
         inverse = inverse_lengths(D)

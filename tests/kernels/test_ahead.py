@@ -319,7 +319,8 @@ def test_what_later_queries_call_is_recorded():
     found = {line.partition(" ")[0] for line in lines}
     later = {"trees.find_splits", "trees.add_tree", "graded.ranking_losses", "perceptron.compare", "perceptron.learn_served"}
     others = {"clicks.learn", "clicks.harvest", "intervals.radius", "hindsight.objective"}
-    assert later | others <= found
+    vectors = {f"bilinear.{name}" for name in ("adapt", "answer", "fold", "learn", "norms", "push", "score", "unit")}
+    assert later | others | vectors <= found
     # Of arrays and of sparse rows.
     assert {"gradient.learn array", "gradient.learn rows", "clicks.learn array", "clicks.learn rows"} <= {*lines}
 

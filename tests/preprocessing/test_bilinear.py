@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from online_rank._kernels import bilinear as kernels
 from online_rank.base.schema import declared_state
 from online_rank.preprocessing.bilinear import BilinearLearner, inverse_lengths, unit_vector
 from tests.reference.bilinear import SlowMatrix
@@ -35,16 +36,18 @@ def test_scores_equal_those_by_all_products_of_numbers(p, k, half_life):
     fast = BilinearLearner(half_life=half_life)
     slow = SlowMatrix(p, k, decay=1.0 if half_life is None else 0.5 ** (1 / half_life))
     fast.begin(p, k)
-    # 80 queries fold the terms twice.
-    for q, D, y in stream(1, p, k, 80):
+    # 160 queries fold the terms twice.
+    n_counted = 0
+    for q, D, y in stream(1, p, k, 160):
         for averaged in (True, False):
             found = fast.scores(D, inverse_lengths(D), unit_vector(q), averaged)
             wanted = slow.scores(q.tolist(), D.tolist(), averaged)
             np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=2e-5)
         learned(fast, q, D, y)
         slow.learn(q.tolist(), D.tolist(), y.tolist())
+        n_counted += len({*y.tolist()}) > 1
     assert fast.mass == pytest.approx(slow.learner.mass, rel=1e-5)
-    assert fast.sums.n_counted == 80
+    assert fast.sums.n_counted == n_counted
 
 
 def test_an_update_is_worked_out_by_hand():
@@ -74,6 +77,20 @@ def test_folding_changes_scores_by_rounding_alone():
     assert folded.sums.rounded > learner.sums.rounded
 
 
+@pytest.mark.parametrize("n", [1, 6, 17, 63])
+def test_what_folding_rounds_is_bounded(n):
+    rng, learner = np.random.default_rng(n), BilinearLearner()
+    learner.begin(33, 29)
+    left = rng.normal(size=(n, 33))
+    learner._left[:n] = left / np.linalg.norm(left, axis=1, keepdims=True)
+    learner._right[:n], learner._shares[:n], learner._n_terms = rng.normal(size=(n, 29)), rng.random(n), n
+    learner._numbers[kernels.KEPT] = 0.25
+    exact, average = learner.matrix(averaged=False), learner.matrix()
+    learner._fold()
+    assert 0.0 < np.linalg.norm(learner.matrix(averaged=False) - exact) < learner.sums.rounded < 1e-3
+    np.testing.assert_allclose(learner.matrix(), average, rtol=1e-5, atol=1e-5)
+
+
 def test_folding_does_not_change_arrays_that_others_hold():
     learner = BilinearLearner()
     for q, D, y in stream(3, 4, 4, 28):
@@ -81,7 +98,7 @@ def test_folding_does_not_change_arrays_that_others_hold():
     first = declared_state(learner)
     n, held, terms = first.n_terms, first.matrix, first.left
     before, left = held.copy(), terms.copy()
-    for q, D, y in stream(4, 4, 4, 50):
+    for q, D, y in stream(4, 4, 4, 80):
         learned(learner, q, D, y)
     assert declared_state(learner).matrix is not held
     np.testing.assert_array_equal(held, before)

@@ -248,6 +248,33 @@ def test_an_array_has_the_vectors_of_documents():
         model.rank_one(D)
 
 
+def test_arrays_that_need_no_conversion_are_ranked_and_learned_as_others():
+    """They are ranked by one call of a kernel."""
+    plain, other = VectorRanker(), VectorRanker()
+    for n, (x, y, context) in enumerate(queries(80, extra=False)):
+        D, q = (np.array(v, np.float32) for v in ([d["embedding"] for d in x.values()], context["embedding"]))
+        if n == 50:
+            q = np.zeros_like(q)
+        grades = np.array([*y.values()])
+        ways = (plain, D, grades, {"embedding": q}), (other, D.tolist(), [*y.values()], {"embedding": q.tolist()})
+        for model, *_, about in ways:
+            assert model.rank_one(D, context=about) == other.rank_one(D.tolist(), context={"embedding": q.tolist()})
+        for model, documents, given, about in ways:
+            model.learn_one(documents, given, context=about)
+        assert repr(plain.last_round) == repr(other.last_round)
+    assert plain.n_queries == other.n_queries == 80
+    np.testing.assert_array_equal(plain.matrix, other.matrix)
+    before = plain.matrix
+    for bad, about, error in ((D * np.inf, q, "x: document 0 has"), (D, q * np.nan, "nan in dimension 0")):
+        for call in (lambda *a, **c: plain.learn_one(*a, grades, **c), plain.predict_one):
+            with pytest.raises(ValueError, match=error):
+                call(bad, context={"embedding": about})
+    with pytest.raises(ValueError, match="grade"):
+        plain.learn_one(D, grades - 1, context={"embedding": q})
+    np.testing.assert_array_equal(plain.matrix, before)
+    assert plain.n_queries == 80
+
+
 def test_adapt_gives_the_vector_to_search_with():
     model = taught(VectorRanker(), 40)
     x, _, context = next(queries(1, seed=8))

@@ -5,6 +5,7 @@ import json
 import pandas as pd
 import pytest
 
+from online_rank import VectorRanker
 from online_rank.feedback import Impression
 from online_rank.stream import ReadError, ReadWarning, read_clicks, separated
 
@@ -284,3 +285,32 @@ def test_counts_equal_counts_by_duckdb(tmp_path):
             shown, clicked = counted.get(key, (0, 0))
             counted[key] = shown + 1, clicked + int(gain)
     assert counted == {tuple(row[:3]): tuple(row[3:]) for row in by_hand}
+
+
+@pytest.mark.parametrize("form", ["lines", "parquet", "columns", "csv"])
+def test_lists_of_numbers_among_attributes_are_vectors(form, tmp_path):
+    """They were left out. The vector of a query belongs to the vectors of documents that end in its name."""
+    vectors, wanted = {"a": [1.0, 0.5], "b": [0.0, 2.0]}, [3.0, 4.0]
+    events = [
+        event("impression", "q1", document, "10:00:02", n, price=n, object_detail={"embedding": vector})
+        for n, (document, vector) in enumerate(vectors.items(), start=1)
+    ] + [event("click", "q1", "b", "10:00:09", 2)]
+    queries = [query("q1", "tv", "10:00:00", query_attributes={"embedding": wanted})]
+    files = [tmp_path / f"{name}.{'csv' if form == 'csv' else 'jsonl' if form == 'lines' else 'parquet'}" for name in "qe"]
+    for path, records in zip(files, (queries, events), strict=True):
+        frame = pd.json_normalize(records) if form in ("columns", "csv") else pd.DataFrame(records)
+        if form == "lines":
+            lines(path, records)
+        elif form == "csv":
+            frame.drop(columns="query_response_hit_ids", errors="ignore").to_csv(path, index=False)
+        else:
+            frame.to_parquet(path)
+    name = "object.object_detail.embedding"
+    model = VectorRanker(name)
+    for _ in range(2):
+        ((x, clicks),) = read_clicks(*files, model=model)
+        assert [document[name].tolist() for document in x.X] == [vectors[id] for id in x.ids]
+        assert [document["object.price"] for document in x.X] == [1.0, 2.0]
+        assert x.context[0][name].tolist() == wanted
+        model.learn_one(x, clicks)
+    assert model.n_clicked == 2
