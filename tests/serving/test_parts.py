@@ -115,7 +115,7 @@ def test_large_queries_are_not_read_again_and_all_together_stay_small():
     ("docs", "is_table"),
     [
         ({"a": {"x": 1.5, "y": 2}, "b": {"x": 2.5, "y": 3}}, True),
-        ({"a": {"x": 1.5, "y": 2}, "b": {"y": 3, "x": 2.5}}, False),
+        ({"a": {"x": 1.5, "y": 2}, "b": {"y": 3, "x": 2.5}}, True),
         ({"a": {"x": 1.5}, "b": {"x": 2.5, "y": 3}}, False),
         ({"a": {"x": 1.5, "y": "red"}, "b": {"x": 2.5, "y": "blue"}}, False),
         ({"a": {"x": True}, "b": {"x": False}}, False),
