@@ -94,7 +94,6 @@ CATALOGUE: dict[str, list[Entry]] = {
     "distributed_cost": [Entry("", "the number of the file", "20 minutes", times=True)],
     "distributed_mq2008": [Entry("", "orders 0 to 9", "10 minutes")],
     "packages": [Entry("", _NO_SEED, "1 minute")],
-    "ebm": [Entry("", "0", "5 minutes", reason="an environment with InterpretML is needed")],
     "drift": [Entry("", "0 to 2", "4 minutes")],
     "exploring": [
         Entry("Budget", "73, 1 for few documents", "5 minutes"),
