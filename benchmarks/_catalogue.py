@@ -72,7 +72,6 @@ CATALOGUE: dict[str, list[Entry]] = {
             "Peers", "10 and on", reason="the nine minutes of processor time of a sixth of the campaign, most of them of COLTR"
         ),
         Entry("Position bias", "10 to 13"),
-        Entry("Logs", "the fold, 500 + the fold for the users", "1 hour", reason="an hour of logs"),
         Entry("", _NO_SEED),
     ],
     "default": [
