@@ -101,8 +101,6 @@ CATALOGUE: dict[str, list[Entry]] = {
     ],
     "exports": [
         Entry("What a query takes", "0", "2 minutes", times=True),
-        Entry("Curves as trees", f"{_FILES}; 300 and 301 for streams", "5 minutes"),
-        Entry("A shop", "0 to 4", "2 minutes"),
         Entry("Held-out queries", "0 to learn, 1 held out", "20 minutes", reason="20 minutes of engines"),
         Entry("What a model takes", "0", "10 minutes", times=True),
         Entry(
