@@ -95,9 +95,7 @@ CATALOGUE: dict[str, list[Entry]] = {
     "packages": [Entry("", _NO_SEED, "1 minute")],
     "drift": [Entry("", "0 to 2", "4 minutes")],
     "exploring": [
-        Entry("Budget", "73, 1 for few documents", "5 minutes"),
-        Entry("Wrong", "0 to 199", "5 minutes", reason="200 runs"),
-        Entry("", "0 to 9; 100 to 107 for choosing", "20 minutes", reason="60 runs"),
+        Entry("", "73, 1 for few documents", "1 minute"),
     ],
     "exports": [
         Entry("What a query takes", "0", "2 minutes", times=True),
