@@ -112,7 +112,6 @@ CATALOGUE: dict[str, list[Entry]] = {
     "history": [Entry("", "0 to 4; nothing was chosen on them", "5 minutes")],
     "hybrid": [
         Entry("Strength of the beginning", "0 and on", "20 minutes", reason="20 minutes of streams"),
-        Entry("From clicks", "0 and on", "2 hours", reason="hours of streams"),
         Entry("Lists in random order", "0 and on; of users 50 and on", "30 minutes", reason="half an hour of logs"),
         Entry("Which rule", "10 to 15", "3 minutes"),
         Entry("", "orders and streams from 0", "10 minutes"),
