@@ -5,8 +5,8 @@
 quality  K shards that are mixed after every 16, 64 or 256 queries of each: NDCG@10 of what is then served, cumulative loss and
          its bound, on synthetic streams. Shards are learned one after the other here: their number is all that matters.
 real     The same on the folds of MQ2008, compared with one process.
-cost     Processor and wall seconds of Spark and of one process over the same parquet files of a stream like MQ2008, bytes of
-         models sent, and NDCG@10 on held-out queries.
+cost     Processor and wall seconds of one process, of Spark on a DataFrame, and of Spark that maps `learn_files`, over the same
+         parquet files of a stream like MQ2008; bytes of models sent, and NDCG@10 on held-out queries.
 
 Each part writes its file. No setting was chosen on any of these data.
 """
@@ -29,7 +29,7 @@ import numpy as np
 from benchmarks._common import RESULTS, parser, save, table
 from benchmarks._data import MQ2008, folds, known_folders
 from online_rank import AdditiveRanker, LossTracker, PerceptronRanker, StreamScaler, read
-from online_rank.distributed import fork, mix
+from online_rank.distributed import fork, learn_files, mix
 from online_rank.distributed.spark import train as spark_train
 from online_rank.metrics import metric
 from online_rank.query import query_offsets
@@ -193,10 +193,23 @@ def cost(truth: str, n_files: int, n_queries: int, shards: int, rounds: int, tur
             rows = spark.read.parquet(*files)
             return spark_train(rows, "query", "grade", model, shards=shards, rounds=rounds, measure=None).bytes_sent
 
+        def on_parts(model: Any, files: Sequence[str] = files) -> float:
+            def run(learn: Any, parts: Sequence[Any]) -> Any:
+                return spark.sparkContext.parallelize(parts, len(parts)).map(learn).collect()
+
+            options = {"shards": shards, "rounds": rounds, "query": "query", "grade": "grade"}
+            return learn_files(model, files, run=run, measure=None, **options).bytes_sent
+
         # Loads the kernels; workers import what they need, and the JVM compiles.
         taught_by_read(AdditiveRanker(), files[:1], 500)
         on_spark(AdditiveRanker(), files[:1])
-        ways = {"one process": lambda model: taught_by_read(model, files), f"Spark, {shards} shards, {rounds} rounds": on_spark}
+        on_parts(AdditiveRanker(), files[:1])
+        size = f"{shards} shards, {rounds} rounds"
+        ways = {
+            "one process": lambda model: taught_by_read(model, files),
+            f"Spark, {size}": on_spark,
+            f"Spark over the files, {size}": on_parts,
+        }
         for _ in range(turns):
             for who, learn in ways.items():
                 model, before, start = AdditiveRanker(), seconds_of_all(), time.perf_counter()

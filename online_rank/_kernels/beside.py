@@ -30,7 +30,7 @@ from online_rank._kernels.hedge import (
 )
 from online_rank._kernels.leaves import MEANS, N_LEAVES, TOGETHER, VALUES
 from online_rank._kernels.perceptron import settings
-from online_rank._kernels.primitives import lane_sum
+from online_rank._kernels.primitives import find_leaves, lane_sum
 from online_rank._kernels.splitting import HEAVIEST, LEARNED, Growth
 from online_rank._kernels.window import N_TREES, Window, push
 from online_rank._kernels.workspace import workspace
@@ -47,6 +47,8 @@ N_NUMBERS = SERVED + 1
 #: operations of growth for each value that is read, in the end and at first, and the documents after which half of the
 #: difference is gone. Last, by how much mixtures must have lost less than the curves before trees are served.
 MOST, KEEP, ROOM, CREDIT, EARLY, HALF, EVIDENCE = range(7)
+#: A tree takes as many operations however long queries are: only this many documents of a query pay for growth.
+_MOST_PAYING = 64
 
 
 @inlined
@@ -102,7 +104,7 @@ def _score_trees(bins, growth, n, m, found, scores):
     means, values = scores[0], scores[1]
     for k in range(n):
         own, row = found[k], growth.trees[k]
-        tree.find_leaves(bins, growth.splits[k], own)
+        find_leaves(bins, 0, growth.splits[k], own)
         for i in range(m):
             leaf_number = np.int64(own[i])
             means[i] += row[MEANS + leaf_number]
@@ -163,7 +165,7 @@ def _learn_beside(
     _learn_leaves(growth, n, found, t, scores[2], tree.unit_of(weight, numbers[HEAVIEST]), rest, sums)
     push(window, bins, m, scores[2], t, weight, hedge.first_query)
     credit = limits[CREDIT] + (limits[EARLY] - limits[CREDIT]) / (1.0 + (numbers[LEARNED] / limits[HALF]) ** 2)
-    grow(window, growth, plan, signs, earn(numbers, 1.0 * m * d, credit))
+    grow(window, growth, plan, signs, earn(numbers, 1.0 * min(m, _MOST_PAYING) * d, credit))
 
 
 @leaf
@@ -211,7 +213,8 @@ def learn(
     rows = read.rows if known else room_for_rows(d, m)
     scores = answers if known else np.empty((2, m))
     if not known:
-        if not read_rows(X, 0, m, mapping, relative, room_for_reading(d, m), rows):
+        # By the literal 0, numba would compile another version of all that reads.
+        if not read_rows(X, offsets[0], m, mapping, relative, room_for_reading(d, m), rows):
             return 0
         _score_curves(rows, m, relative, curves, scores[0])
     if not all_finite(scores[0]):

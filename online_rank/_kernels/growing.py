@@ -18,6 +18,7 @@ from online_rank._kernels.arrays import copy_to
 from online_rank._kernels.hashing import uniform
 from online_rank._kernels.leaves import N_LEAVES, N_SPLITS, NEVER, SHRINKAGE, THRESHOLDS, packed, unit_of
 from online_rank._kernels.order import sort_descending
+from online_rank._kernels.primitives import find_leaves, lane_sum
 from online_rank._kernels.splitting import (
     AT,
     CHOSEN,
@@ -162,10 +163,7 @@ def _begin(window, growth, plan, signs):
 @leaf
 def _mean_given(window, at, m):
     """The mean score of the documents of a query."""
-    total, given = 0.0, window.documents[GIVEN]
-    for i in range(at, at + m):
-        total += np.float64(given[i])
-    return total / m
+    return lane_sum(window.documents[GIVEN, at : at + m]) / m
 
 
 @leaf
@@ -240,23 +238,26 @@ def _copy_documents(window, growth, first, stop, begin, end):
 def _find_leaves(window, growth, plan):
     """Sum the residuals of some queries of the window in the leaves of the new tree; after the last one it joins the others."""
     integers, numbers, given, target = growth.integers, growth.numbers, window.documents[GIVEN], window.documents[TARGET]
-    sums, splits, cost = numbers[SUMS : SUMS + 2 * N_LEAVES].reshape((2, N_LEAVES)), integers[NEW : NEW + N_SPLITS], 0.0
+    sums, splits, cost = np.zeros((4, 2, N_LEAVES)), integers[NEW : NEW + N_SPLITS], 0.0
     integers[AT] = max(integers[AT], oldest(integers))
     while cost < STEP * 3.0 and integers[AT] < integers[PUSHED]:
         number = integers[AT]
         integers[AT], begin, end = _side_by_side(window, number, integers[PUSHED], STEP)
-        found, rest = np.empty(end - begin, np.uint8), np.empty(end - begin)
-        tree.find_leaves_within(window.bins, begin, end, splits, found)
+        found = np.empty(end - begin, np.uint8)
+        find_leaves(window.bins, begin, splits, found)
         at = place_of(integers, window.queries, number)
         for _ in range(integers[AT] - number):
             row = window.queries[at]
             a, m, weight = np.int64(row[START]), np.int64(row[SIZE]), row[WEIGHT] / max(numbers[HEAVIEST], 1.0)
-            mean, own = _mean_given(window, a, m), rest[:m]
-            for i in range(m):
-                own[i] = target[a + i] - (given[a + i] - mean)
-            tree.sum_by_leaf(found[a - begin : a - begin + m], own, weight, sums)
+            mean, own = _mean_given(window, a, m), found[a - begin : a - begin + m]
+            tree.sum_by_leaf(own, target[a : a + m], given[a : a + m], mean, weight, sums)
             at = at + 1 if at + 1 < window.queries.shape[0] else 0
         cost += 150.0 + 20.0 * (integers[AT] - number) + 2.5 * (end - begin)
+    for v in range(2 * N_LEAVES):
+        k, leaf_number = v // N_LEAVES, v % N_LEAVES
+        numbers[SUMS + v] += (sums[0, k, leaf_number] + sums[1, k, leaf_number]) + (
+            sums[2, k, leaf_number] + sums[3, k, leaf_number]
+        )
     if integers[AT] == integers[PUSHED]:
         _join(growth, plan)
         integers[PHASE], integers[END], integers[AT] = SCORE, integers[PUSHED], oldest(integers)
@@ -301,21 +302,21 @@ def _score(window, growth, plan):
     values, old, replaces = growth.integers[NEW : NEW + N_SPLITS], growth.integers[OLD : OLD + N_SPLITS], False
     for v in range(N_LEAVES):
         replaces |= numbers[OLD_VALUES + v] != 0.0
-    before = numbers[OLD_VALUES : OLD_VALUES + N_LEAVES]
+    before, new = numbers[OLD_VALUES : OLD_VALUES + N_LEAVES], np.empty(N_LEAVES)
+    for v in range(N_LEAVES):
+        # The values as they were when the tree joined.
+        new[v] = _RATE * numbers[SUMS + v] / (numbers[SUMS + N_LEAVES + v] + SHRINKAGE)
     integers[AT] = max(integers[AT], oldest(integers))
     while cost < STEP * 3.0 and integers[AT] < integers[END]:
         integers[AT], begin, end = _side_by_side(window, integers[AT], integers[END], STEP)
         found = np.empty(end - begin, np.uint8)
         if replaces:
-            tree.find_leaves_within(window.bins, begin, end, old, found)
+            find_leaves(window.bins, begin, old, found)
             for i in range(end - begin):
-                given[begin + i] -= np.float32(before[found[i]])
-        tree.find_leaves_within(window.bins, begin, end, values, found)
-        new = numbers[SUMS : SUMS + 2 * N_LEAVES]
+                given[begin + i] -= np.float32(before[np.uint64(found[i])])
+        find_leaves(window.bins, begin, values, found)
         for i in range(end - begin):
-            # The values as they were when the tree joined.
-            value = _RATE * new[found[i]] / (new[N_LEAVES + found[i]] + SHRINKAGE)
-            given[begin + i] = np.float32(plan.keep * given[begin + i] + value)
+            given[begin + i] = np.float32(plan.keep * given[begin + i] + new[np.uint64(found[i])])
         cost += 150.0 + (2.5 if replaces else 1.5) * (end - begin)
     if integers[AT] >= integers[END]:
         integers[PHASE] = IDLE

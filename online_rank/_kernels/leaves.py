@@ -5,7 +5,7 @@ above the threshold of the node. Bin 0 is for missing values, which therefore go
 steps of normal scores from -2.6 to 2.6. A node that does not split has the threshold `NEVER`.
 
 Documents are inside and columns outside: a leaf of a tree takes 15 comparisons of whole columns of bytes and 11 selections,
-which the processor does for 16 to 64 documents at once.
+which the processor does for 32 documents at once (`primitives.find_leaves`).
 """
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy as np
 from online_rank._kernels._jit import kernel, leaf
 from online_rank._kernels.curves import MISSING
 from online_rank._kernels.fits import require
+from online_rank._kernels.primitives import find_leaves
 
 #: Bins of a feature, the lowest normal score with a bin, and the width of a bin.
 N_BINS, LOWEST = 32, -2.6
@@ -27,7 +28,7 @@ FEATURES, THRESHOLDS, N_SPLITS = 0, N_NODES, 2 * N_NODES
 #: since the tree grew, and the tree's number.
 VALUES, MEANS, SEEN, AGE, BORN, N_PARTS = 0, 16, 32, 48, 49, 50
 #: Queries have columns of a multiple of this many documents.
-TOGETHER = 64
+TOGETHER = 32
 #: A leaf learns as if it had seen this many more documents; the step of learning, and the most queries in an average.
 SHRINKAGE, _STEP, _MOST_AVERAGED = 100.0, 0.5, 200.0
 
@@ -52,46 +53,6 @@ def bin_rows(g, cells, m, bins):
 
 
 @leaf
-def _compare(x0, x1, x2, x3, x4, x5, x6, x7, x8, x9, x10, x11, x12, x13, x14, t, out):
-    t0, t1, t2, t3, t4 = np.uint8(t[15]), np.uint8(t[16]), np.uint8(t[17]), np.uint8(t[18]), np.uint8(t[19])
-    t5, t6, t7, t8, t9 = np.uint8(t[20]), np.uint8(t[21]), np.uint8(t[22]), np.uint8(t[23]), np.uint8(t[24])
-    t10, t11, t12, t13, t14 = np.uint8(t[25]), np.uint8(t[26]), np.uint8(t[27]), np.uint8(t[28]), np.uint8(t[29])
-    for i in range(out.shape[0]):
-        a = x0[i] > t0
-        b1, b2 = x1[i] > t1, x2[i] > t2
-        c3, c4, c5, c6 = x3[i] > t3, x4[i] > t4, x5[i] > t5, x6[i] > t6
-        d7, d8, d9, d10 = x7[i] > t7, x8[i] > t8, x9[i] > t9, x10[i] > t10
-        d11, d12, d13, d14 = x11[i] > t11, x12[i] > t12, x13[i] > t13, x14[i] > t14
-        b = (a & b2) | (~a & b1)
-        low, high = (b & c4) | (~b & c3), (b & c6) | (~b & c5)
-        c = (a & high) | (~a & low)
-        p, q = (c & d8) | (~c & d7), (c & d10) | (~c & d9)
-        u, v = (c & d12) | (~c & d11), (c & d14) | (~c & d13)
-        low, high = (b & q) | (~b & p), (b & v) | (~b & u)
-        d = (a & high) | (~a & low)
-        one, two = np.uint8(8 if a else 0) | np.uint8(4 if b else 0), np.uint8(2 if c else 0) | np.uint8(1 if d else 0)
-        out[i] = one | two
-
-
-@leaf
-def find_leaves(x, f, out):
-    """out (M,) = the leaves of documents with bins x (d, M), by a row of splits f (N_SPLITS,)."""
-    _compare(
-        x[f[0]], x[f[1]], x[f[2]], x[f[3]], x[f[4]], x[f[5]], x[f[6]], x[f[7]], x[f[8]], x[f[9]], x[f[10]], x[f[11]], x[f[12]],
-        x[f[13]], x[f[14]], f, out,
-    )  # fmt: skip
-
-
-@leaf
-def find_leaves_within(x, a, b, f, out):
-    """The same for the documents from a to b of a longer array of bins: out (b - a,)."""
-    _compare(
-        x[f[0], a:b], x[f[1], a:b], x[f[2], a:b], x[f[3], a:b], x[f[4], a:b], x[f[5], a:b], x[f[6], a:b], x[f[7], a:b],
-        x[f[8], a:b], x[f[9], a:b], x[f[10], a:b], x[f[11], a:b], x[f[12], a:b], x[f[13], a:b], x[f[14], a:b], f, out,
-    )  # fmt: skip
-
-
-@leaf
 def add_leaves(found, table, scores):
     """scores (m,) += the values of the leaves: found (M,), table (N_LEAVES,)."""
     for i in range(scores.shape[0]):
@@ -99,11 +60,15 @@ def add_leaves(found, table, scores):
 
 
 @leaf
-def sum_by_leaf(found, values, weight, sums):
-    """sums (2, N_LEAVES) += in each leaf the sum of weight times `values` (m,), and the weight of its documents."""
-    for i in range(values.shape[0]):
-        sums[0, found[i]] += weight * values[i]
-        sums[1, found[i]] += weight
+def sum_by_leaf(found, target, given, mean, weight, sums):
+    """Add the residuals target - (given - mean) of documents (m,) in each leaf, and their weights: sums (4, 2, N_LEAVES).
+
+    Four neighbours have different sums, which do not wait for one another.
+    """
+    for i in range(found.shape[0]):
+        own, v = sums[i & 3], np.uint64(found[i])
+        own[0, v] += weight * (np.float64(target[i]) - (np.float64(given[i]) - mean))
+        own[1, v] += weight
 
 
 @leaf
@@ -155,18 +120,24 @@ def learn_leaves(sums, tree):
 
 
 @kernel
-def score_leaves(g, cells, splits, table, factor, scores):
-    """scores (m,) = factor times themselves + the leaves of trees, in their order.
+def answer(g, cells, splits, table, served, scores, answers):
+    """answers (2, m) = the scores (m,) of curves, and what is served: a factor times these + the leaves of trees, in order.
 
     g, cells : rows of the query, (d, m); splits : (T, N_SPLITS), of features below d; table : (T, N_LEAVES)
+    served : (2,) the factor, and how many trees are served.
     """
-    d, m = g.shape[0], scores.shape[0]
-    require(cells.shape[0] == d and g.shape[1] >= m and cells.shape[1] >= m and table.shape[0] <= splits.shape[0])
+    d, m, factor, n = g.shape[0], scores.shape[0], served[0], np.int64(served[1])
+    require(cells.shape[0] == d and g.shape[1] >= m and cells.shape[1] >= m and answers.shape == (2, m))
+    require(0 <= n <= splits.shape[0] and n <= table.shape[0])
     wide = (m + TOGETHER - 1) // TOGETHER * TOGETHER
-    bins, found = np.empty((d, wide), np.uint8), np.empty(wide, np.uint8)
+    bins, found, own = np.empty((d, wide), np.uint8), np.empty(wide, np.uint8), answers[1]
+    for i in range(m):
+        answers[0, i] = own[i] = scores[i]
+    if n == 0:
+        return
     bin_rows(g, cells, m, bins)
     for i in range(m):
-        scores[i] *= factor
-    for k in range(table.shape[0]):
-        find_leaves(bins, splits[k], found)
-        add_leaves(found, table[k], scores)
+        own[i] *= factor
+    for k in range(n):
+        find_leaves(bins, 0, splits[k], found)
+        add_leaves(found, table[k], own)

@@ -1,5 +1,5 @@
-"""Primitives that numba lacks: sums in the same order on every machine, four additions at once, the bits of a float, calls of
-functions by their address.
+"""Primitives that numba lacks: sums in the same order on every machine, four additions at once, the bits of a float, leaves of
+trees for many documents at once, calls of functions by their address.
 
 A sum of n terms has four lanes: lane l adds the terms l, l + 4, l + 8, ..., one after the other; the remainder goes to the
 first lanes, and the sum is (lane 0 + lane 1) + (lane 2 + lane 3). Nothing is regrouped and no multiplication is fused with an
@@ -107,6 +107,18 @@ def count_eight(values, i, counts):
     are not larger, added up; 0 for NaN, which is neither. Contiguous float64 and int64.
     """
     counts[i] = (values < values[i]).sum(axis=0) + (values <= values[i]).sum(axis=0)
+
+
+def find_leaves(bins, first, splits, out):
+    """out (n,) = the leaves of n documents, from `first` on, of bins (d, N), by a complete tree of depth 4, for 32 at once.
+
+    Node k has the children 2 k + 1 and 2 k + 2. A document goes right if its bin is above the threshold. splits (30,) : the
+    features of the 15 nodes, then their thresholds. Contiguous; bins, thresholds and leaves are bytes.
+    """
+    own, nodes = bins[:, first : first + len(out)], np.zeros(len(out), dtype=np.int64)
+    for _ in range(4):
+        nodes = 2 * nodes + 1 + (own[splits[nodes], np.arange(len(out))] > splits[nodes + 15])
+    out[:] = nodes - 15
 
 
 def power_of_two(shifted):

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from online_rank._kernels import leaves as tree
 from online_rank._kernels._jit import inner, leaf
 from online_rank._kernels.leaves import COUNT as BITS
 from online_rank._kernels.leaves import (
@@ -24,6 +23,7 @@ from online_rank._kernels.leaves import (
     UNIT,
     WEIGHTS,
 )
+from online_rank._kernels.primitives import find_leaves
 from online_rank._kernels.window import HELD, oldest
 
 #: What a growing tree does next: nothing, copy documents, find splits, part documents, find leaves, score the window.
@@ -39,7 +39,7 @@ NEW = LISTED + 1
 OLD, OF_SAMPLE = NEW + N_SPLITS, NEW + 2 * N_SPLITS
 BEST, BEST_BIN = OF_SAMPLE + N_SPLITS, OF_SAMPLE + N_SPLITS + 8
 #: Columns whose histograms are filled together, the bins of one for all nodes, and the integers of a column.
-ABREAST, WIDE = 4, 8 * N_BINS
+ABREAST, WIDE, _BITS_OF_BIN = 4, 8 * N_BINS, np.uint64(5)
 CHOSEN, OF_COLUMN = BEST_BIN + 8, 1 + WIDE
 #: Numbers of the state: operations to spend, a typical number of values of a query, documents learned, the heaviest weight, all
 #: operations; gains of the nodes of a level; sums of leaves, and values of the tree that is replaced; the use of each feature.
@@ -76,18 +76,32 @@ def _place_of_column(growth, c):
 
 
 @leaf
-def _fill(sample, first, nodes, residuals, a, b, integers, place):
-    """Add the documents from a to b to the histograms of four columns: sums that do not wait for one another."""
+def _fill(sample, first, residuals, a, b, pairs, integers, place):
+    """Add the documents from a to b, none of which was parted yet, to the histograms of four columns.
+
+    They are counted by the pairs of bins of two columns, which takes half as many additions: pairs (2, N_BINS^2), workspace.
+    """
     x0, x1, x2, x3 = sample[first, a:b], sample[first + 1, a:b], sample[first + 2, a:b], sample[first + 3, a:b]
-    h0, h1 = integers[place : place + WIDE], integers[place + WIDE : place + 2 * WIDE]
-    h2, h3 = integers[place + 2 * WIDE : place + 3 * WIDE], integers[place + 3 * WIDE : place + 4 * WIDE]
-    node, add = nodes[a:b], residuals[a:b]
+    add, one, other = residuals[a:b], pairs[0], pairs[1]
+    pairs[:] = 0
     for i in range(b - a):
-        v, p = np.uint64(node[i]) << np.uint64(5), add[i]
-        h0[v | np.uint64(x0[i])] += p
-        h1[v | np.uint64(x1[i])] += p
-        h2[v | np.uint64(x2[i])] += p
-        h3[v | np.uint64(x3[i])] += p
+        p = add[i]
+        one[np.uint64(x0[i]) << _BITS_OF_BIN | np.uint64(x1[i])] += p
+        other[np.uint64(x2[i]) << _BITS_OF_BIN | np.uint64(x3[i])] += p
+    for k in range(2):
+        at = place + 2 * k * WIDE
+        _add_margins(pairs[k], integers[at : at + N_BINS], integers[at + WIDE : at + WIDE + N_BINS])
+
+
+@leaf
+def _add_margins(pairs, one, other):
+    """Add the sums of pairs of bins (N_BINS^2,) to the histograms of both columns (N_BINS,)."""
+    for x in range(N_BINS):
+        row, total = pairs[N_BINS * x : N_BINS * (x + 1)], 0
+        for y in range(N_BINS):
+            total += row[y]
+            other[y] += row[y]
+        one[x] += total
 
 
 @leaf
@@ -147,29 +161,39 @@ def _begin_level(growth):
 
 @inner
 def split(growth):
-    """Add some documents to the histograms of all columns; after the last one look for the best splits by four of them."""
-    integers, level, first, n, cost = (
-        growth.integers,
-        growth.integers[LEVEL],
-        growth.integers[AT],
-        growth.integers[COLUMNS],
-        0.0,
-    )
-    if first == 0 and integers[COLUMN] == 0:
-        cost += _begin_level(growth)
-    last = integers[SAMPLED] if level == 0 else integers[LISTED]
-    if first == last:
+    """Add some documents to the histograms of columns; after the last one look for the best splits by four of them."""
+    integers = growth.integers
+    cost = _begin_level(growth) if integers[AT] == 0 and integers[COLUMN] == 0 else 0.0
+    if integers[AT] == (integers[SAMPLED] if integers[LEVEL] == 0 else integers[LISTED]):
         return cost + _find_splits(growth)
-    stop = min(first + max(_ADDITIONS // n, 64), last)
-    nodes, sample, residuals = growth.sample[growth.sample.shape[0] - 1], growth.sample, growth.packed
-    for c in range(0, n, ABREAST):
-        place = _place_of_column(growth, c)
-        if level == 0:
-            _fill(sample, c, nodes, residuals, first, stop, integers, place)
-        else:
-            _fill_listed(sample, c, nodes, residuals, growth.listed[first:stop], integers, place)
+    return cost + (_count_sample(growth) if integers[LEVEL] == 0 else _count_listed(growth))
+
+
+@inner
+def _count_sample(growth):
+    """Add many documents of the sample to the histograms of four columns, then of the next four. Returns the cost."""
+    integers, first, c = growth.integers, growth.integers[AT], growth.integers[COLUMN]
+    stop = min(first + 8 * STEP, integers[SAMPLED])
+    pairs = np.empty((2, N_BINS * N_BINS), np.int64)
+    _fill(growth.sample, c, growth.packed, first, stop, pairs, integers, _place_of_column(growth, c))
     integers[AT] = stop
-    return cost + (30.0 + (0.42 if level == 0 else 0.5) * ABREAST * (stop - first)) * ((n + ABREAST - 1) // ABREAST)
+    if stop == integers[SAMPLED] and c + ABREAST < integers[COLUMNS]:
+        integers[AT], integers[COLUMN] = 0, c + ABREAST
+    elif stop == integers[SAMPLED]:
+        integers[COLUMN] = 0
+    return 500.0 + 0.2 * ABREAST * (stop - first)
+
+
+@leaf
+def _count_listed(growth):
+    """Add some documents of the smaller siblings to the histograms of all columns. Returns the cost."""
+    integers, first, n = growth.integers, growth.integers[AT], growth.integers[COLUMNS]
+    stop = min(first + max(_ADDITIONS // n, 64), integers[LISTED])
+    nodes, listed = growth.sample[growth.sample.shape[0] - 1], growth.listed[first:stop]
+    for c in range(0, n, ABREAST):
+        _fill_listed(growth.sample, c, nodes, growth.packed, listed, integers, _place_of_column(growth, c))
+    integers[AT] = stop
+    return (30.0 + 0.5 * ABREAST * (stop - first)) * ((n + ABREAST - 1) // ABREAST)
 
 
 @inner
@@ -226,9 +250,14 @@ def part(growth):
     if first == 0:
         _note_splits(growth, level)
         integers[LISTED] = 0
+    if level == 3:
+        # What follows looks at the documents of the window.
+        integers[LEVEL], integers[PHASE], integers[AT] = 4, LEAVES, oldest(integers)
+        growth.numbers[SUMS : SUMS + 2 * N_LEAVES] = 0.0
+        return 200.0
     nodes, stop = growth.sample[growth.sample.shape[0] - 1], min(first + 4 * STEP, integers[SAMPLED])
     own, listed, n, smaller = nodes[first:stop], growth.listed, integers[LISTED], integers[SMALLER]
-    tree.find_leaves_within(growth.sample, first, stop, integers[OF_SAMPLE : OF_SAMPLE + N_SPLITS], own)
+    find_leaves(growth.sample, first, integers[OF_SAMPLE : OF_SAMPLE + N_SPLITS], own)
     # Nodes of later levels do not split yet: all of their documents are in the leaf on the left.
     for i in range(stop - first):
         own[i] >>= np.uint8(3 - level)
@@ -239,12 +268,7 @@ def part(growth):
         n += 1 - (((smaller >> (node >> 1)) ^ node) & 1)
     integers[LISTED], integers[AT] = n, stop
     if stop == integers[SAMPLED]:
-        integers[AT] = 0
-        integers[LEVEL] += 1
-        integers[PHASE] = SPLIT
-        if integers[LEVEL] == 4:
-            integers[PHASE], integers[AT] = LEAVES, oldest(integers)
-            growth.numbers[SUMS : SUMS + 2 * N_LEAVES] = 0.0
+        integers[AT], integers[LEVEL], integers[PHASE] = 0, level + 1, SPLIT
     return 200.0 + 1.5 * (stop - first)
 
 

@@ -1,8 +1,9 @@
 """Learning from a DataFrame on a Spark cluster (extra `spark`).
 
 Rows are packed once, in Arrow, by shard and round, and kept so on the cluster (`persist`): a shard has the queries with some
-hashes, a round the queries of a stretch of time. Each round is a job that maps its packs over Python workers, a shard in each,
-which sort them, and gathers their models. A task that is run again, after its worker was killed, ends with the same bits.
+hashes, a round the queries of a stretch of time. Each round has a column of packs, so that a job reads only its round: it maps
+them over Python workers, a shard in each, which sort them, and gathers their models. A task that is run again, after its worker
+was killed, ends with the same bits.
 """
 
 import copy
@@ -24,8 +25,8 @@ from online_rank.support.lazy import needs
 
 __all__ = ["train"]
 
-#: Columns that are added: what orders queries, a hash of the whole row, which orders documents, and the shard.
-_ORDER, _HASH, _SHARD = "online_rank order", "online_rank hash", "online_rank shard"
+#: Columns that are added: what orders queries, the shard, and a hash of what Arrow cannot sort by.
+_ORDER, _SHARD, _HASH = "online_rank order", "online_rank shard", "online_rank hash"
 #: Rows from which the roles of columns follow, rows by which the rounds are cut, and rows that are packed at once.
 _LOOKED_AT, _CUT_BY, _PACKED_AT_ONCE = 1000, 1_000_000, 1 << 17
 _INTEGERS = ("byte", "short", "integer", "long")
@@ -131,7 +132,7 @@ def train(
     require_mixable(model)
     with needs("learning on Spark", "spark"):
         import pyarrow  # noqa: F401
-        from pyspark.sql import functions as F
+        import pyspark  # noqa: F401
     rows = _Rows(dataframe, query, grade, event_time, shards, rounds, options)
     rows.check()
     # Each worker reads as the model did that began, and takes for features what the first rows show.
@@ -142,8 +143,8 @@ def train(
         reading["features"] = read(_Batches(rows.first(packed)), **reading).plan.features
 
         def run(learn: Callable[[Any], bytes], parts: Sequence[_Part]) -> list[bytes]:
-            stretch = packed.where(F.col("round") == parts[0].round)
-            answers = stretch.mapInArrow(_Worker(learn, reading), "shard int, answer binary, failed boolean").collect()
+            worker = _Worker(learn, reading)
+            answers = _of_round(packed, parts[0].round).mapInArrow(worker, "shard int, answer binary, failed boolean").collect()
             for answer in answers:
                 if answer.failed:
                     raise pickle.loads(answer.answer)
@@ -165,28 +166,46 @@ class _Packer:
             waiting.append(batch)
             n += batch.num_rows
             if n >= _PACKED_AT_ONCE:
-                yield from self.packs(waiting)
+                yield self.packs(waiting)
                 waiting, n = [], 0
         if n:
-            yield from self.packs(waiting)
+            yield self.packs(waiting)
 
-    def packs(self, batches: list[Any]) -> Iterator[Any]:
+    def packs(self, batches: list[Any]) -> Any:
+        """A row for each shard, with a pack for each round."""
         import pyarrow as pa
 
         table = pa.Table.from_batches(batches).rename_columns(self.names)
-        turns = np.searchsorted(self.cuts, table[_ORDER].to_numpy(), side="right")
-        parts = turns * self.shards + table[_SHARD].to_numpy()
-        order = np.argsort(parts, kind="stable")
-        table, (found, starts) = table.take(order), np.unique(parts[order], return_index=True)
-        for part, (first, end) in zip(found.tolist(), pairwise([*starts.tolist(), len(order)]), strict=True):
-            sink = pa.BufferOutputStream()
-            with pa.ipc.new_stream(sink, table.schema) as stream:
-                stream.write_table(table.slice(first, end - first).combine_chunks())
-            number, shard = divmod(part, self.shards)
-            pack = pa.array([sink.getvalue().to_pybytes()], pa.binary())
-            yield pa.RecordBatch.from_arrays(
-                [pa.array([shard], pa.int32()), pa.array([number], pa.int32()), pack], ["shard", "round", "rows"]
-            )
+        rounds = np.searchsorted(self.cuts, table[_ORDER].to_numpy(), side="right")
+        parts = rounds * self.shards + table[_SHARD].to_numpy()
+        table = table.drop_columns(_SHARD).take(np.argsort(parts, kind="stable"))
+        n_rounds = len(self.cuts) + 1
+        ends = np.cumsum(np.bincount(parts, minlength=n_rounds * self.shards)).tolist()
+        packs = [_pack(table.slice(first, end - first)) for first, end in pairwise([0, *ends])]
+        columns = [pa.array(packs[k * self.shards : (k + 1) * self.shards], pa.binary()) for k in range(n_rounds)]
+        shards = pa.array(range(self.shards), pa.int32())
+        return pa.RecordBatch.from_arrays([shards, *columns], ["shard", *map(_column, range(n_rounds))])
+
+
+def _column(number: int) -> str:
+    return f"round{number}"
+
+
+def _of_round(packed: Any, number: int) -> Any:
+    """The shards and packs of a round."""
+    packs = packed.select("shard", packed[_column(number)].alias("rows"))
+    return packs.where(packs["rows"].isNotNull())
+
+
+def _pack(table: Any) -> bytes | None:
+    import pyarrow as pa
+
+    if not table.num_rows:
+        return None
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    return sink.getvalue().to_pybytes()
 
 
 def _unpacked(batches: Iterator[Any], query: str) -> Iterator[tuple[int, Any]]:
@@ -198,11 +217,18 @@ def _unpacked(batches: Iterator[Any], query: str) -> Iterator[tuple[int, Any]]:
         for shard, pack in zip(batch["shard"].to_pylist(), batch["rows"], strict=True):
             packs.setdefault(shard, []).append(pa.ipc.open_stream(pack.as_buffer()).read_all())
     for shard in sorted(packs):
-        table = pa.concat_tables(packs.pop(shard))
-        yield (
-            shard,
-            table.sort_by([(name, "ascending") for name in (_ORDER, query, _HASH)]).drop_columns([_ORDER, _HASH, _SHARD]),
-        )
+        table = pa.concat_tables(packs.pop(shard)).combine_chunks()
+        # By all columns, so that it does not matter how documents came.
+        names = dict.fromkeys([_ORDER, query, *(field.name for field in table.schema if _sorts(field.type))])
+        table = table.sort_by([(name, "ascending") for name in names])
+        yield shard, table.drop_columns([name for name in (_ORDER, _HASH) if name in names])
+
+
+def _sorts(kind: Any) -> bool:
+    """Whether Arrow sorts by columns of a type."""
+    import pyarrow as pa
+
+    return not (pa.types.is_nested(kind) or pa.types.is_null(kind))
 
 
 class _Worker:
@@ -265,8 +291,10 @@ class _Rows:
             order = F.xxhash64(self._of(query))
         else:
             order = F.min(self._seconds(types[event_time])).over(Window.partitionBy(self._of(query)))
-        shard, whole = F.pmod(F.hash(self._of(query)), F.lit(shards)), F.xxhash64(*map(self._of, names))
-        self._rows = rows.withColumns({_ORDER: order, _SHARD: shard, _HASH: whole})
+        added = {_ORDER: order, _SHARD: F.pmod(F.hash(self._of(query)), F.lit(shards))}
+        if nested := [name for name in names if types[name] == "array"]:
+            added[_HASH] = F.xxhash64(*map(self._of, nested))
+        self._rows, self._whole = rows.withColumns(added), F.xxhash64(*map(self._of, names))
         self._types, self._shards, self._rounds, self._n_rows = types, shards, rounds, 0
 
     def _of(self, name: str) -> Any:
@@ -295,7 +323,7 @@ class _Rows:
 
     def digest(self) -> str:
         """A digest of the rows, in any order."""
-        return f"{sorted(self._types.items())} {self._n_rows} {self._rows.agg(self._F.bit_xor(self._of(_HASH))).first()[0]}"
+        return f"{sorted(self._types.items())} {self._n_rows} {self._rows.agg(self._F.bit_xor(self._whole)).first()[0]}"
 
     @contextmanager
     def packed(self) -> Iterator[Any]:
@@ -303,24 +331,30 @@ class _Rows:
         names = self._rows.columns
         # `mapInArrow` takes no names with dots.
         numbered, packer = self._rows.toDF(*(f"c{j}" for j in range(len(names)))), _Packer(names, self.cuts(), self._shards)
-        packs = numbered.mapInArrow(packer, "shard int, round int, rows binary")
+        schema = ["shard int", *(f"{_column(number)} binary" for number in range(self._rounds))]
+        packs = numbered.mapInArrow(packer, ", ".join(schema))
         if hasattr(packs, "repartitionById"):
             packs = packs.repartitionById(self._shards, "shard")
         else:  # Spark 4.0: shards may share a partition.
             packs = packs.repartition(4 * self._shards, "shard")
-        packs.persist()
         try:
+            with _batches_by_rows(self._rows.sparkSession):
+                packs.persist()
+                packs.count()
             yield packs
         finally:
             packs.unpersist()
 
     def first(self, packed: Any) -> Iterator[Any]:
         """The first rows of the first part that has any, as batches."""
-        F, added = self._F, (_ORDER, _SHARD, _HASH)
+        F, added = self._F, (_ORDER, _HASH, _SHARD)
         kept = type(self._rows.schema)([field for field in self._rows.schema.fields if field.name not in added])
-        first = packed.agg(F.min(F.struct("round", "shard"))).first()[0]
-        part = packed.where((F.col("round") == first["round"]) & (F.col("shard") == first["shard"]))
-        return iter(part.mapInArrow(_First(self._query), kept).toArrow().to_batches())
+        for number in range(self._rounds):
+            packs = _of_round(packed, number)
+            shard = packs.agg(F.min("shard")).first()[0]
+            if shard is not None:
+                break
+        return iter(packs.where(packs["shard"] == shard).mapInArrow(_First(self._query), kept).toArrow().to_batches())
 
     def cuts(self) -> list[float]:
         """Where the rounds after the first begin, by the order of queries."""
@@ -332,6 +366,21 @@ class _Rows:
         one_in = max(1, self._n_rows // _CUT_BY)
         some = self._rows.where(F.pmod(F.xxhash64(self._of(self._query)), F.lit(one_in)) == 0)
         return [*some.agg(F.percentile(self._of(_ORDER), shares)).first()[0]]
+
+
+@contextmanager
+def _batches_by_rows(session: Any) -> Iterator[None]:
+    """Batches of Arrow are cut by their number of rows alone: Spark would add up the bytes of all columns after each row."""
+    name = "spark.sql.execution.arrow.maxBytesPerBatch"
+    before = session.conf.get(name, None)
+    session.conf.set(name, str(2**31 - 1))
+    try:
+        yield
+    finally:
+        if before is None:
+            session.conf.unset(name)
+        else:
+            session.conf.set(name, before)
 
 
 def _types_of(dataframe: Any) -> dict[str, str]:

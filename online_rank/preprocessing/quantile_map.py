@@ -28,9 +28,9 @@ from online_rank.query import Block, SparseRows, require_finite
 _POINTS, _DOCUMENTS = 224, 96
 #: A stretch of the stream is this share of what came before, until memory is full.
 _GROWTH, _OLDEST = 8, 16
-#: Sketches are renewed in this many parts, one in each query, so that no query waits for all; few features are one part, which
-#: takes half a millisecond.
-_PARTS, _AT_ONCE = 4, 160
+#: Sketches are renewed in parts, one in each query, so that no query waits for all: the least number of features of a part, and
+#: the number of parts. At first, until sketches have been renewed this often, parts are large, so that no feature waits.
+_AT_FIRST, _OFTEN, _LATER = (160, 4), 24, (8, 8)
 #: A shorter memory would be smaller than a sketch.
 _LEAST_MEMORY = 1024
 _MASK = (1 << 63) - 1
@@ -475,7 +475,8 @@ class StreamQuantileMap(ColumnTransformer):
                         self._span, self._cursor = self._count + len(X) - self._start, 0
                 self._count += len(X)
             if self._cursor < self._n_features:
-                self._join(max(_AT_ONCE, math.ceil(self._n_features / _PARTS)))
+                least, parts = _LATER if self._n_joined >= _OFTEN else _AT_FIRST
+                self._join(max(least, math.ceil(self._n_features / parts)))
             return True
 
     def _note_growing(self) -> None:

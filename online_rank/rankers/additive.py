@@ -817,12 +817,9 @@ class AdditiveRanker(CurvedRanker):
             pairs = itertools.pairwise(offsets.tolist())
             return np.concatenate([self._scores_of_features(X[a:b], single(b - a)) for a, b in pairs])
         scores, rows = self._score_rows(X, offsets)
-        answers = np.empty((2, len(X)))
-        answers[0] = scores
-        trees.add_to(rows, scores)
-        answers[1] = scores
-        self._answers = answers
-        return scores
+        self._answers = answers = trees.answers(rows, scores)
+        served: np.ndarray = answers[1].copy()
+        return served
 
 
 #: No scores were served, or answered; and no members have scores that were computed elsewhere.

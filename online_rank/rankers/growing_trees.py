@@ -28,6 +28,8 @@ MIXTURES = np.array(
         [0.5, 0.0, 0.5],
     ]
 )
+#: By how much trees fade with each new one.
+KEEP = 0.99
 #: Places of the members' scales among the numbers of the blend.
 SCALES = slice(beside.SCALES, beside.FACTOR)
 _PRIOR = np.array([0.5, *[0.5 / 6.0] * 6])
@@ -38,15 +40,19 @@ _MOST_BYTES, _MOST_DOCUMENTS, _ASIDE = 8 << 20, (1 << 16) - 320, 64
 _OF_DOCUMENT, _DOCUMENTS_OF_QUERY = 12, 8
 #: Most documents of a sample, and the share of the columns: at least 8 of them.
 _SAMPLE, _COLUMNS, _LEAST_COLUMNS, _MOST_COLUMNS = (1 << 15) - 320, 0.35, 8, 1000
-#: Room at first: documents, queries; and trees that get room at a time.
-_FIRST_DOCUMENTS, _FIRST_QUERIES, _MORE_TREES = 192, 16, 8
+#: Room at first: documents, queries; trees that get room at a time; and the documents from which on room doubles.
+_FIRST_DOCUMENTS, _FIRST_QUERIES, _MORE_TREES, _SMALL = 192, 16, 8, 4096
 #: Queries during which there is no more than about one tree for each.
 _FEW = 24
-#: Trees for each feature, and the fewest; by how much they fade with each new one.
-_OF_FEATURE, _FEWEST, _KEEP = 4, 200, 0.99
-#: Operations of growth for each document that is read, in the end and at first, and for each of its values; and the number of
-#: documents after which half of the difference is gone.
-_OF_EACH, _OF_EACH_AT_FIRST, _OF_VALUE, _HALF = 500.0, 10_800.0, 12.0, 2500.0
+#: Trees for each feature, and the fewest.
+_OF_FEATURE, _FEWEST = 4, 200
+#: Operations of growth in the end, for each document that is read and for each of its values.
+_OF_EACH, _OF_VALUE = 200.0, 7.0
+#: The same at first: for each value, and at least and at most for each document. A tree of many features takes long; with few
+#: features, more trees of the first queries would follow noise.
+_OF_VALUE_AT_FIRST, _LEAST_AT_FIRST, _MOST_AT_FIRST = 160.0, 10_800.0, 25_000.0
+#: The number of documents after which half of the difference is gone: for each feature, at least and at most.
+_HALF, _LEAST_HALF, _MOST_HALF = 52.0, 2500.0, 8000.0
 #: By how much mixtures with trees must have lost less than curves before trees are served, in losses of whole queries.
 _EVIDENCE = 0.5
 
@@ -215,6 +221,10 @@ class GrowingTrees(base.Base):
     def draw(self, seed: int, query: int) -> None:
         """Compute what is served next, from the state."""
         self._table = np.zeros((len(self._trees), leaves.N_LEAVES))
+        if not self.n_trees:
+            # The curves answer alone; the kernel, which is needed for nothing else, takes a second to compile.
+            self._blend[beside.FACTOR :] = 1.0, 0.0
+            return
         beside.draw_leaves(
             self._blend, MIXTURES, _PRIOR, self._trees, self.n_trees, _EVIDENCE, seed, query, self._table
         )  # fmt: skip
@@ -230,18 +240,15 @@ class GrowingTrees(base.Base):
         """Splits and leaves of the trees that are served."""
         return self._splits[: self.n_served], self._table[: self.n_served]
 
-    def add_to(self, rows: Any, scores: np.ndarray) -> None:
-        """Add what trees serve to the scores (m,) that curves serve, by the rows of a query."""
-        factor, n = self._blend[beside.FACTOR :].tolist()
-        if n:
-            leaves.score_leaves(rows.g, rows.cells, self._splits, self._table[: int(n)], factor, scores)
+    def answers(self, rows: Any, scores: np.ndarray) -> np.ndarray:
+        """The scores (m,) of a query by the curves, by its rows, and as they are served with trees: (2, m)."""
+        answers = np.empty((2, len(scores)))
+        leaves.answer(rows.g, rows.cells, self._splits, self._table, self._blend[beside.FACTOR :], scores, answers)
+        return answers
 
     def limits(self, trees: int) -> np.ndarray:
         """The settings of `beside.learn`."""
-        most = most_trees(trees, len(self._bins))
-        d = max(len(self._bins), 1)
-        credit, early, room = _OF_VALUE + _OF_EACH / d, _OF_VALUE + _OF_EACH_AT_FIRST / d, min(self._bins.shape[1], _SAMPLE)
-        return _as_array(most, _KEEP, room, credit, early, _HALF, _EVIDENCE)
+        return _limits(trees, *self._bins.shape)
 
     def add_features(self, zero: np.ndarray) -> None:
         """Add features: earlier documents lacked them, or had the value 0, where `zero` (n,) is true."""
@@ -309,10 +316,13 @@ class GrowingTrees(base.Base):
         # One look at the integers: each takes longer than all that follows.
         counts = self._integers[: splitting.AT].tolist()
         head, most, documents, queries = counts[window.HEAD], most_documents(d), room, len(self._queries)
+        most_queries = max(most // _DOCUMENTS_OF_QUERY, 1)
         if head + n_documents > room and room < most:
-            documents = min(most, max(room + room // 2, head + n_documents, _FIRST_DOCUMENTS) + _ASIDE)
-        if counts[window.COUNT] == queries and queries < max(most // _DOCUMENTS_OF_QUERY, 1):
-            queries = min(max(most // _DOCUMENTS_OF_QUERY, 1), max(2 * queries, _FIRST_QUERIES))
+            more = room // 2 if room < _SMALL else room
+            documents = min(most, max(room + more, head + n_documents, _FIRST_DOCUMENTS) + _ASIDE)
+        # What soon needs more room, too, gets it now: copying takes longer than a query.
+        if counts[window.COUNT] >= (queries if documents == room else queries // 2) and queries < most_queries:
+            queries = min(most_queries, max(2 * queries, _FIRST_QUERIES))
         if (documents, queries) != (room, len(self._queries)):
             self._rearrange(documents, queries)
         # At first about a tree for each query, so that many models of few queries are small.
@@ -360,9 +370,12 @@ class GrowingTrees(base.Base):
 
 
 @functools.lru_cache(maxsize=64)
-def _as_array(*numbers: float) -> np.ndarray:
-    """The numbers as an array, which nobody changes."""
-    return np.array(numbers)
+def _limits(trees: int, n_features: int, n_documents: int) -> np.ndarray:
+    """The settings of `beside.learn` for a window of `n_documents`: an array that nobody changes."""
+    d = max(n_features, 1)
+    late, early = _OF_EACH + _OF_VALUE * d, min(max(_OF_VALUE_AT_FIRST * d, _LEAST_AT_FIRST), _MOST_AT_FIRST)
+    credits = late / d, max(early, late) / d, min(max(_HALF * d, _LEAST_HALF), _MOST_HALF)
+    return np.array([most_trees(trees, n_features), KEEP, min(n_documents, _SAMPLE), *credits, _EVIDENCE])
 
 
 def _put_places_back(array: np.ndarray, places: slice, before: np.ndarray) -> None:

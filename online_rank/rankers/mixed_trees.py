@@ -1,19 +1,21 @@
 """Mixes the trees that several machines have grown next to curves."""
 
+import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from online_rank._kernels import beside, hedge, leaves, splitting, window
-from online_rank.rankers.growing_trees import GrowingTrees, most_documents, most_trees
+from online_rank.rankers.growing_trees import KEEP, GrowingTrees, most_documents, most_trees
 
 
 def mix_trees(learned: Sequence[GrowingTrees], base: GrowingTrees, trees: int, first_query: int) -> GrowingTrees:
-    """The trees of machines that continued from `base`, all with the same features: the mean of their functions.
+    """The trees of K machines that continued from `base`, all with the same features.
 
-    Trees of the base that all still have are averaged; of a tree that one machine has grown, each leaf counts by one part in as
-    many as there are machines. The oldest leave if there are too many. Windows are joined, the last queries first; those from
-    before `first_query` are the same in all. Losses and accounts add up, and the base counts once.
+    What machines learned into leaves of trees that all still have counts by 1 / sqrt(K) each, and so do leaves of trees that
+    one machine has grown. The mean would learn a K-th as fast as one machine; the sum goes too far, because all learn from the
+    same residuals. The oldest trees leave if there are too many. Windows are joined, the last queries first; those from before
+    `first_query` are the same in all. Losses and accounts add up, and the base counts once.
     """
     made, d = GrowingTrees(), len(base.window.bins)
     made.add_features(np.zeros(d, dtype=bool))
@@ -34,15 +36,17 @@ def mix_trees(learned: Sequence[GrowingTrees], base: GrowingTrees, trees: int, f
 
 
 def _shared(learned: Sequence[GrowingTrees], base: GrowingTrees) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Splits and leaves of the trees of the base that all machines still have, averaged, the oldest first."""
+    """Splits and leaves of the trees of the base that all machines still have, the oldest first."""
     places = [{int(born): k for k, born in enumerate(one.growth.trees[: one.n_trees, leaves.BORN])} for one in learned]
     before = {int(born): k for k, born in enumerate(base.growth.trees[: base.n_trees, leaves.BORN])}
+    faded = KEEP ** np.array([[one.n_grown - base.n_grown] for one in learned], dtype=np.float64)
     for born in sorted(before):
         if all(born in own for own in places):
             rows = np.array([one.growth.trees[own[born]] for one, own in zip(learned, places, strict=True)])
-            seen, began = slice(leaves.SEEN, leaves.AGE + 1), base.growth.trees[before[born]]
-            tree = rows.mean(axis=0)
-            tree[seen] = began[seen] + (rows[:, seen] - began[seen]).sum(axis=0)
+            began = base.growth.trees[before[born]]
+            tree, values = began + (rows - began).sum(axis=0), slice(leaves.SEEN)
+            tree[values] = (faded * began[values]).mean(axis=0)
+            tree[values] += (rows[:, values] - faded * began[values]).sum(axis=0) / math.sqrt(len(learned))
             yield base.growth.splits[before[born]], tree
 
 
@@ -52,7 +56,7 @@ def _grown(learned: Sequence[GrowingTrees], first: int) -> Iterator[tuple[np.nda
     for born, i, k in sorted(places):
         if born >= first:
             tree = learned[i].growth.trees[k].copy()
-            tree[: leaves.SEEN] /= len(learned)
+            tree[: leaves.SEEN] /= math.sqrt(len(learned))
             yield learned[i].growth.splits[k], tree
 
 

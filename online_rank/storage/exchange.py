@@ -28,7 +28,10 @@ class Exchange(Protocol):
     """What learners need of a place. Names are of lower-case letters, digits and hyphens."""
 
     def put(self, name: str, content: bytes) -> None:
-        """Keep a content under a name, unless the name has one. When this returns, the name has one that survives a crash."""
+        """Keep a content under a name, unless the name has one. When this returns, the name has one that survives a crash.
+
+        A process that deletes the name meanwhile comes after this.
+        """
 
     def get(self, name: str) -> bytes | None:
         """The content of a name; None if it has none."""
@@ -97,9 +100,10 @@ class FolderExchange:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        with contextlib.suppress(FileExistsError):
+        # FileNotFoundError: another process has deleted the name, and the hidden file with it.
+        with contextlib.suppress(FileExistsError, FileNotFoundError):
             os.link(self.path / hidden, self.path / name)
-        os.unlink(self.path / hidden)
+        (self.path / hidden).unlink(missing_ok=True)
         sync_directory(self.path)
 
     def get(self, name: str) -> bytes | None:

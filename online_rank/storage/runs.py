@@ -35,7 +35,11 @@ def as_runs(array: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
         return None
     flat = np.ascontiguousarray(array).reshape(-1)
     bits = flat.view(f"u{array.itemsize}")
-    starts = np.append(0, np.flatnonzero(bits[1:] != bits[:-1]) + 1)
+    begins = bits[1:] != bits[:-1]
+    # A run takes a byte for its length at least: most arrays are long settled by counting.
+    if np.count_nonzero(begins) * (1 + array.itemsize) > _SHARE * array.nbytes:
+        return None
+    starts = np.append(0, np.flatnonzero(begins) + 1)
     lengths = np.diff(starts, append=len(bits))
     lengths = lengths.astype(np.min_scalar_type(lengths.max()))
     n_bytes = lengths.nbytes + len(lengths) * array.itemsize

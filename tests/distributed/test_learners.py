@@ -1,6 +1,7 @@
 """Learners of one stream, which are killed at each call of their exchange, and which believe to be each other."""
 
 import copy
+import os
 import threading
 import warnings
 
@@ -247,6 +248,25 @@ def test_a_name_in_a_folder_is_given_once(tmp_path):
     exchange.delete("3-mix")
     exchange.delete("3-mix")
     assert exchange.names() == set()
+
+
+@pytest.mark.parametrize("call", ["fsync", "link", "unlink"])
+def test_a_name_in_a_folder_may_be_deleted_while_it_is_put(tmp_path, monkeypatch, call):
+    """A twin that comes late to its round puts a name that others delete, because they are in the next round."""
+    exchange, original = exchange_at(tmp_path), getattr(os, call)
+
+    def overtaken(*args, **options):
+        with monkeypatch.context() as within:
+            within.setattr(os, call, original)
+            exchange.delete("0-0-of-2")
+        return original(*args, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, overtaken)
+        exchange.put("0-0-of-2", b"late")
+    assert [*tmp_path.iterdir()] == []
+    exchange.put("0-0-of-2", b"again")
+    assert exchange.get("0-0-of-2") == b"again"
 
 
 def test_run_reads_again_when_offsets_have_moved(tmp_path):

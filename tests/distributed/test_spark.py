@@ -82,12 +82,34 @@ def test_the_order_of_rows_and_their_partitions_change_no_bit(rows):
     assert bits(rows, AdditiveRanker, event_time="at", rounds=3)[0] != expected
 
 
+def test_settings_of_the_session_are_as_before(session):
+    name = "spark.sql.execution.arrow.maxBytesPerBatch"
+    for before in (session.conf.get(name, None), "1048576"):
+        if before is not None:
+            session.conf.set(name, before)
+        with on_spark._batches_by_rows(session):
+            assert session.conf.get(name) == str(2**31 - 1)
+        assert session.conf.get(name, None) == before
+    session.conf.unset(name)
+
+
+def test_documents_are_ordered_by_all_their_columns(session, rows):
+    """Also by those that Arrow cannot sort by, and with values that are missing."""
+    from pyspark.sql import functions as F
+
+    same = rows.selectExpr(
+        "query", "grade", "at", "if(f0 > 0, null, 1.0) AS f0", "array(f1, f2) AS about", "cast(null AS double) AS none"
+    )
+    expected, _ = bits(same, AdditiveRanker, event_time="at")
+    assert bits(same.orderBy(F.hash("about")), AdditiveRanker, event_time="at")[0] == expected
+
+
 def test_rounds_are_stretches_of_time_that_shards_of_whole_queries_learn(rows):
     met, halves = on_spark._Rows(without_category(rows), "query", "grade", "at", 2, 2, {}), [[], []]
     met.check()
     with met.packed() as packed:
         for number, half in enumerate(halves):
-            packs = packed.where(f"round = {number}").toArrow().to_batches()
+            packs = on_spark._of_round(packed, number).toArrow().to_batches()
             half += [table.to_pylist() for _, table in on_spark._unpacked(iter(packs), "query")]
     days = [{row["at"] for shard in half for row in shard} for half in halves]
     assert max(days[0]) < min(days[1])

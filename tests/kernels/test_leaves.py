@@ -1,13 +1,20 @@
 """Leaves of trees on bins: looked up by whole columns as by a walk, and learned."""
 
+import numba
 import numpy as np
 import pytest
 
-from online_rank._kernels import leaves
+from online_rank._kernels import _intrinsics, leaves, primitives  # noqa: F401
 from tests.kernels.calling import Module
 from tests.reference import growing_trees as reference
 
 KERNELS = Module(leaves)
+
+
+@numba.njit
+def find_leaves(bins, first, splits, out):
+    """The primitive called by a compiled function."""
+    primitives.find_leaves(bins, first, splits, out)
 
 
 def trees(rng, n, d):
@@ -18,7 +25,7 @@ def trees(rng, n, d):
     return splits
 
 
-@pytest.mark.parametrize("m", [1, 20, 64, 130])
+@pytest.mark.parametrize("m", [1, 20, 33, 64, 130])
 def test_whole_columns_give_the_leaves_of_a_walk(m):
     rng = np.random.default_rng(m)
     d, wide = 5, -(-m // leaves.TOGETHER) * leaves.TOGETHER
@@ -26,20 +33,21 @@ def test_whole_columns_give_the_leaves_of_a_walk(m):
     bins[0], bins[1] = 7, bins[2]  # A constant column, and two that are equal.
     found = np.empty(wide, np.uint8)
     for row in trees(rng, 20, d):
-        KERNELS.find_leaves(bins, row, found)
         walked = [reference.leaf(bins[:, i], row[:15], row[15:]) for i in range(wide)]
-        assert found.tolist() == walked
-        if m > 3:
-            part = np.empty(m - 3, np.uint8)
-            KERNELS.find_leaves_within(bins, 2, m - 1, row, part)
-            assert part.tolist() == walked[2 : m - 1]
+        part = np.empty(max(m - 3, 0), np.uint8)
+        for find in (find_leaves, primitives.find_leaves):
+            for splits in (row, row.astype(np.int64)):
+                find(bins, 0, splits, found)
+                assert found.tolist() == walked
+                find(bins, 2, splits, part)
+                assert part.tolist() == walked[2 : m - 1]
 
 
 def test_a_node_that_does_not_split_sends_all_documents_left():
     bins, row = np.full((1, 64), 31, np.uint8), np.zeros(30, np.int16)
     row[15:] = leaves.NEVER
     found = np.empty(64, np.uint8)
-    KERNELS.find_leaves(bins, row, found)
+    find_leaves(bins, 0, row, found)
     assert not found.any()
 
 
@@ -67,13 +75,15 @@ def test_scores_are_a_factor_times_the_scores_so_far_and_a_leaf_of_each_tree():
     rng = np.random.default_rng(3)
     splits, table = trees(rng, 7, 4), rng.normal(size=(7, 16))
     g, cells = rng.normal(size=(4, 11)).astype(np.float32), rng.integers(0, 22, (4, 11)).astype(np.uint8)
-    before = rng.normal(size=11)
-    scores = before.copy()
-    leaves.score_leaves(g, cells, splits, table[:5], 0.5, scores)
+    before, answers = rng.normal(size=11), np.empty((2, 11))
+    leaves.answer(g, cells, splits, table, np.array([0.5, 5.0]), before, answers)
+    assert answers[0].tolist() == before.tolist()
     for i in range(11):
         row = [reference.bin_of(None if cells[j, i] == 21 else float(g[j, i])) for j in range(4)]
         parts = [table[k, reference.leaf(row, splits[k, :15], splits[k, 15:])] for k in range(5)]
-        assert scores[i] == pytest.approx(0.5 * before[i] + sum(parts))
+        assert answers[1, i] == pytest.approx(0.5 * before[i] + sum(parts))
+    leaves.answer(g, cells, splits, table, np.array([1.0, 0.0]), before, answers)
+    assert answers[1].tolist() == before.tolist()
 
 
 @pytest.mark.parametrize("weight", [1.0, 0.25])

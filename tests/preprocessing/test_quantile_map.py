@@ -208,6 +208,18 @@ def test_wide_queries_renew_a_part_of_the_features_each():
     assert parts == [200, 400, 600, 800]
 
 
+def test_once_sketches_are_old_no_query_renews_all_of_them():
+    """One query in sixty took three times as long as the others: it renewed the sketches of all features."""
+    rng, quantiles, renewed = np.random.default_rng(0), StreamQuantileMap(), []
+    for _ in range(400):
+        before = quantiles.table.knots
+        quantiles.learn_one(rng.normal(size=(20, 46)))
+        if len(before):
+            renewed.append(int((quantiles.table.knots != before).any(axis=(1, 2)).sum()))
+    assert set(renewed[:50]) == {0, 46}
+    assert set(renewed[300:]) == {0, 6, 8}
+
+
 @settings(max_examples=40)
 @given(
     st.integers(0, 5),
