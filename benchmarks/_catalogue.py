@@ -72,7 +72,6 @@ CATALOGUE: dict[str, list[Entry]] = {
             "Peers", "10 and on", reason="the nine minutes of processor time of a sixth of the campaign, most of them of COLTR"
         ),
         Entry("Position bias", "10 to 13"),
-        Entry("Logs", "the fold, 500 + the fold for the users", "1 hour", reason="an hour of logs"),
         Entry("", _NO_SEED),
     ],
     "default": [
@@ -94,17 +93,12 @@ CATALOGUE: dict[str, list[Entry]] = {
     "distributed_cost": [Entry("", "the number of the file", "20 minutes", times=True)],
     "distributed_mq2008": [Entry("", "orders 0 to 9", "10 minutes")],
     "packages": [Entry("", _NO_SEED, "1 minute")],
-    "ebm": [Entry("", "0", "5 minutes", reason="an environment with InterpretML is needed")],
     "drift": [Entry("", "0 to 2", "4 minutes")],
     "exploring": [
-        Entry("Budget", "73, 1 for few documents", "5 minutes"),
-        Entry("Wrong", "0 to 199", "5 minutes", reason="200 runs"),
-        Entry("", "0 to 9; 100 to 107 for choosing", "20 minutes", reason="60 runs"),
+        Entry("", "73, 1 for few documents", "1 minute"),
     ],
     "exports": [
         Entry("What a query takes", "0", "2 minutes", times=True),
-        Entry("Curves as trees", f"{_FILES}; 300 and 301 for streams", "5 minutes"),
-        Entry("A shop", "0 to 4", "2 minutes"),
         Entry("Held-out queries", "0 to learn, 1 held out", "20 minutes", reason="20 minutes of engines"),
         Entry("What a model takes", "0", "10 minutes", times=True),
         Entry(
@@ -118,7 +112,6 @@ CATALOGUE: dict[str, list[Entry]] = {
     "history": [Entry("", "0 to 4; nothing was chosen on them", "5 minutes")],
     "hybrid": [
         Entry("Strength of the beginning", "0 and on", "20 minutes", reason="20 minutes of streams"),
-        Entry("From clicks", "0 and on", "2 hours", reason="hours of streams"),
         Entry("Lists in random order", "0 and on; of users 50 and on", "30 minutes", reason="half an hour of logs"),
         Entry("Which rule", "10 to 15", "3 minutes"),
         Entry("", "orders and streams from 0", "10 minutes"),

@@ -1,4 +1,4 @@
-"""Learning fusion from clicks: lists drawn around today's fusion, and what users of several kinds teach."""
+"""How a fusion that learns from clicks is set at its beginning: lists around today's fusion, or in random order."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ from benchmarks._fusion_streams import fusion_stream
 from online_rank import Impression, PlackettLuce, RunFeatures, SwapRanker
 from online_rank.evaluate import Spread
 from online_rank.rankers.rules import FAST_SWAP_BEGINNING, SWAP_BEGINNING
-from online_rank.stream.clicks import CascadeUser, User, user
+from online_rank.stream.clicks import User, user
 
 #: Impressions after which the greedy ranking is judged.
 MARKS = (300, 1000, 3000)
@@ -23,13 +23,11 @@ SETTINGS = (
     *((1.0, 0.1), (1.0, 1.0), (3.0, 1.0), (3.0, 3.0), (3.0, 10.0)),
     *((10.0, 3.0), (10.0, 5.0), (10.0, 10.0), (20.0, 5.0), (20.0, 10.0)),
 )
-#: A cold start is far enough behind to be seen in fewer runs.
-COLD_RUNS = 10
-USERS = ("navigational", "informational", "position", "trust", "adversarial")
+USERS = ("navigational", "informational", "position", "trust")
 
 
 class Prepared(NamedTuple):
-    """A query: features (m, r), grades (m,), and its best DCG@10, with the relevant documents that were not returned."""
+    """A query: features (m, r), grades (m,), and its best DCG@10."""
 
     X: np.ndarray
     y: np.ndarray
@@ -57,15 +55,12 @@ def ndcg(order: Sequence[int] | np.ndarray, query: Prepared) -> float:
     return float(gains @ (1.0 / np.log2(np.arange(len(gains)) + 2.0))) / query.ideal
 
 
-def visitor(name: str, best: int, seed: int) -> User:
-    """A user; the adversarial one clicks what is irrelevant, as a perfect one clicks what is relevant."""
-    if name == "adversarial":
-        click = tuple(1.0 - grade / best for grade in range(best + 1))
-        return CascadeUser(click, tuple(0.0 for _ in click), seed=seed)
-    return user(name, max_grade=best, seed=seed)
+def visitor(name: str, queries: Sequence[Prepared], seed: int) -> User:
+    """A user who knows the grades of the queries."""
+    return user(name, max_grade=max(int(query.y.max()) for query in queries), seed=50 + seed)
 
 
-def begun(d: int, run: int, strength: float = STRENGTH, wealth: float = WEALTH) -> SwapRanker:
+def begun(d: int, run: int, strength: float, wealth: float) -> SwapRanker:
     """A `SwapRanker` that begins with the sum of all features."""
     return SwapRanker.from_weights(np.ones(d), strength=strength, wealth=wealth, policy=PlackettLuce(10, seed=run))
 
@@ -76,16 +71,11 @@ def greedy(queries: Sequence[Prepared], weights: np.ndarray) -> np.ndarray:
 
 
 def courses(
-    learners: Sequence[SwapRanker],
-    name: str,
-    queries: Sequence[Prepared],
-    today: np.ndarray,
-    run: int,
-    impressions: int = MARKS[-1],
+    learners: Sequence[SwapRanker], name: str, queries: Sequence[Prepared], today: np.ndarray, run: int
 ) -> list[Course]:
     """Learners show ten documents and learn from the same users; `today` is the NDCG@10 to beat."""
-    drawn = np.random.default_rng(1000 + run).integers(len(queries), size=impressions)
-    who, found = visitor(name, max(int(query.y.max()) for query in queries), 50 + run), []
+    drawn = np.random.default_rng(1000 + run).integers(len(queries), size=MARKS[-1])
+    who, found = visitor(name, queries, run), []
     for learner in learners:
         first, after = [], []
         for t, q in enumerate(drawn.tolist()):
@@ -93,49 +83,10 @@ def courses(
             learner.learn_one(query.X, who.clicks(shown, query.y, t))
             if t < FIRST:
                 first.append(ndcg(shown.order, query) - today[q])
-            if t + 1 in (*MARKS, impressions):
+            if t + 1 in MARKS:
                 after.append(greedy(queries, np.array(learner.weights)))
         found.append(Course(np.array(first), np.array(after)))
     return found
-
-
-def summary(values: np.ndarray) -> str:
-    """Mean and standard error over queries, of (runs, queries)."""
-    means = values.mean(axis=0)
-    return f"{Spread.of(means):+.4f}"
-
-
-def over_runs(values: np.ndarray) -> str:
-    """Mean and standard error over runs (runs,)."""
-    return f"{Spread.of(values):+.4f}"
-
-
-def section(queries: Sequence[Prepared], runs: int) -> str:
-    """The section of the page: each user, begun with the mean of min-max scores and from nothing."""
-    d = queries[0].X.shape[1]
-    today = greedy(queries, np.ones(d))
-    rows = []
-    for name in USERS:
-        found = []
-        for run in range(runs):
-            cold = [SwapRanker(PlackettLuce(10, seed=run))] if run < COLD_RUNS else []
-            found.append(courses([begun(d, run), *cold], name, queries, today, run))
-        for label, own in (("begun", [each[0] for each in found]), ("cold", [each[1] for each in found[:COLD_RUNS]])):
-            after = np.array([course.greedy for course in own]) - today
-            cells = (summary(after[:, m]) for m in range(len(MARKS)))
-            rows.append((f"{name}, {label}", over_runs(np.array([course.first.mean() for course in own])), *cells))
-    header = ("users, learner", f"first {FIRST} lists shown", *(f"greedy after {m:,}" for m in MARKS))
-    return f"""## From clicks
-
-NDCG@10 minus NDCG@10 of the mean of min-max scores ({today.mean():.4f}), for the same queries. Each of {MARKS[-1]:,}
-impressions is a question drawn at random; `SwapRanker(PlackettLuce(k=10))` shows ten documents, and begins with that mean
-(`from_rule("minmax", runs)`: strength {STRENGTH:g}, wealth {WEALTH:g}) or with nothing. {runs} runs, cold ones {
-        min(runs, COLD_RUNS)
-    }; the standard error of the lists shown is over runs, of greedy rankings over questions. Adversarial users click
-documents that are not relevant.
-
-{table(header, rows)}
-"""
 
 
 #: Synthetic worlds for the settings: retrievers that differ, and that are as good as one another, where little can be learned.
@@ -148,7 +99,7 @@ def strengths(worlds: int) -> str:
     found: dict[tuple[str, str], np.ndarray] = {}
     for kind, signals in WORLDS.items():
         streams = [[*_world(seed, signals)] for seed in range(worlds)]
-        for name in USERS[:-1]:
+        for name in USERS:
             of_stream = []
             for seed, queries in enumerate(streams):
                 today = greedy(queries, np.ones(d))
@@ -160,7 +111,7 @@ def strengths(worlds: int) -> str:
     for i, (strength, wealth) in enumerate(SETTINGS):
         row = [f"{strength:g}", f"{wealth:g}"]
         for kind in WORLDS:
-            own = np.array([found[kind, name][:, i] for name in USERS[:-1]])
+            own = np.array([found[kind, name][:, i] for name in USERS])
             means = own.mean(axis=1)
             row.append(f"{means[:, 0].min():+.4f}")
             for mark in (1, len(MARKS)):
@@ -216,7 +167,7 @@ def _from_log(queries: Sequence[Prepared], name: str, seed: int) -> list[list[fl
     """For each setting, NDCG@10 of the greedy rankings minus NDCG@10 of today's, after each number of lists."""
     ones = np.ones(queries[0].X.shape[1])
     today, rng = greedy(queries, ones).mean(), np.random.default_rng(seed)
-    who = visitor(name, max(int(query.y.max()) for query in queries), 50 + seed)
+    who = visitor(name, queries, seed)
     first = [np.argsort(-(query.X @ ones), kind="stable")[:10] for query in queries]
     drawn, clicks = rng.integers(len(queries), size=LOG_MARKS[-1]).tolist(), []
     for t, i in enumerate(drawn):

@@ -11,7 +11,6 @@ section of the page; `--keep FILE` continues later:
 
 - bar, the default: `SwapRanker` compared with PDGD, for 10, 3, 2, 1 slots;
 - bias: what `PositionBias` measures while `SwapRanker` learns;
-- logs: what is learned from a log of every shape, compared with learning from grades;
 - peers: `SwapRanker` compared with PDGD, DBGD, MGD and COLTR.
 """
 
@@ -21,7 +20,6 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks._clicks_data import K
-from benchmarks._clicks_logs import section as of_logs
 from benchmarks._clicks_online import Trial, bar, impressions, peers
 from benchmarks._common import RESULTS, parser
 from benchmarks._common import save as save_result
@@ -30,7 +28,7 @@ from benchmarks._kept import Kept, add_keep
 from online_rank import PlackettLuce, PositionBias, SwapRanker
 from online_rank.evaluate import Spread
 
-PARTS = ("bar", "bias", "logs", "peers")
+PARTS = ("bar", "bias", "peers")
 
 
 def measured_bias(folder: Path, fold: int, seed: int, n: int) -> PositionBias:
@@ -71,7 +69,6 @@ def main() -> None:
     section = {
         "bar": lambda: bar(folder, chosen.minutes, kept),
         "bias": lambda: position_bias(folder),
-        "logs": lambda: of_logs(folder, kept),
         "peers": lambda: peers(folder, chosen.minutes, kept),
     }[chosen.part]
     save_result("clicks", section(), part=True)

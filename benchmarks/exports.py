@@ -1,6 +1,6 @@
 """Does every export rank as the model does? Every public ranker, alone, behind transformers and in a blend, to every target.
 
-    python -m benchmarks.exports [--part PART ...] [--queries 784] [--keep FILE] [--minutes 60] [--shops 5]
+    python -m benchmarks.exports [--part PART ...] [--queries 784] [--keep FILE] [--minutes 60]
 
 `models`: they learn 100 queries of MQ2008's training part. Their files are read by the programs themselves where these are
 Python packages (ONNX Runtime, LightGBM, XGBoost) or a compiler, and otherwise by independent readers written from the targets'
@@ -9,9 +9,8 @@ all documents of it. "equal": within 1e-9; "float32": within 1e-5, where program
 is ranked otherwise if two documents further apart than 1e-6 stand in the other order. With `--keep`, models that FILE has are
 not measured again. Databases are in `tests/export`.
 
-`times`: what a query takes. `leaves`: what changes where curves become trees. `shop`: the
-model of `train --for elasticsearch` compared with LightGBM. `served`: held-out queries through the
-engines themselves. `sizes`: what a model takes in each target, with trees and without.
+`times`: what a query takes. `served`: held-out queries through the engines themselves. `sizes`: what a model takes in each
+target, with trees and without.
 """
 
 import sys
@@ -31,7 +30,6 @@ from benchmarks._common import environment, parser, save, table
 from benchmarks._data import MQ2008, data_folder, folds, offsets_of
 from benchmarks._exports_served import show_served, show_sizes
 from benchmarks._exports_times import compiled, show_times
-from benchmarks._exports_trees import show_leaves, show_shop
 from benchmarks._kept import Kept, add_keep
 from online_rank import (
     AdditiveRanker,
@@ -209,7 +207,7 @@ def show_models(given: Any) -> str:
     return f"""{len(asked)} held-out queries of MQ2008. *equal*: scores within 1e-9 of the largest; *float32*: within 1e-5;
 *OTHERWISE*: the number of queries in which two documents further apart than 1e-6 stand in another order; a number: the largest
 difference, where all are ranked alike. {len(rows)} of {n_models} models were measured; {n_otherwise} of their exports rank
-otherwise; curves that became trees do so in a few queries, as below. {kept.code}
+otherwise; curves that became trees do so in a few queries. {kept.code}
 
 {table(("ranker", "behind", *targets), rows)}
 
@@ -224,8 +222,6 @@ Refused:
 _PARTS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "models": ("Every model to every target", show_models),
     "times": ("What a query takes", show_times),
-    "leaves": ("Curves as trees", show_leaves),
-    "shop": ("A shop", show_shop),
     "served": ("Held-out queries through engines", show_served),
     "sizes": ("What a model takes in each target", show_sizes),
 }
@@ -236,7 +232,6 @@ def main() -> None:
     arguments.add_argument("--part", nargs="+", choices=_PARTS, default=[*_PARTS])
     arguments.add_argument("--queries", type=int, default=784)
     arguments.add_argument("--minutes", type=float, default=float("inf"), help="begin no other model after this")
-    arguments.add_argument("--shops", type=int, default=5)
     add_keep(arguments)
     given = arguments.parse_args()
     sections = [f"## {heading}\n\n{show(given)}" for heading, show in (_PARTS[part] for part in given.part)]

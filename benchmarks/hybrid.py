@@ -1,6 +1,6 @@
 """Fusing several retrievers: what today's rules rank, and what learning one query at a time adds.
 
-    python -m benchmarks.hybrid [--orders 20] [--part clicks] [--runs 40]
+    python -m benchmarks.hybrid [--orders 20] [--part strength] [--worlds 20]
 
 Cranfield (`ONLINE_RANK_DATA`): five retrievers made from the text, 100 documents of each; each question is ranked, then
 learned, in random orders of the questions, so nothing is held out. NDCG@10 is over all relevant documents, returned or not.
@@ -17,11 +17,7 @@ import numpy as np
 from benchmarks._common import environment, parser, save, table
 from benchmarks._data import data_folder
 from benchmarks._fusion_streams import fusion_stream
-from benchmarks._hybrid_clicks import Prepared, logs, strengths
-from benchmarks._hybrid_clicks import section as clicks
-from benchmarks._hybrid_vectors import click_strengths
-from benchmarks._hybrid_vectors import section as vectors
-from benchmarks._hybrid_vectors import strengths as cosine_strengths
+from benchmarks._hybrid_clicks import logs, strengths
 from benchmarks._retrievers import Fused, read, retrieved
 from online_rank import RunFeatures, hybrid
 from online_rank.base import ranker_of
@@ -92,43 +88,22 @@ def paired(difference: np.ndarray) -> str:
 
 
 #: What can be measured alone; the page keeps its other sections.
-PARTS = ("grades", "clicks", "beginnings", "strength", "logs", "cosine", "cosine-clicks", "vectors")
+PARTS = ("grades", "beginnings", "strength", "logs")
 
 
 def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--orders", type=int, default=20)
     arguments.add_argument("--part", choices=PARTS, default="grades")
-    arguments.add_argument("--runs", type=int, default=40, help="of users; half as many worlds")
+    arguments.add_argument("--worlds", type=int, default=20, help="of strength and logs")
     given = arguments.parse_args()
-    alone = {
+    section = {
+        "grades": lambda: grades(given.orders),
         "beginnings": beginnings,
-        "strength": lambda: strengths(max(2, given.runs // 2)),
-        "logs": lambda: logs(max(2, given.runs // 2)),
-        "cosine": lambda: cosine_strengths(max(2, given.runs // 2)),
-        "cosine-clicks": lambda: click_strengths(max(2, given.runs // 2)),
-    }
-    if given.part in alone:
-        save("hybrid", alone[given.part](), part=True)
-        return
-    collection = read(data_folder() / "cranfield")
-    if given.part == "vectors":
-        save("hybrid", vectors(collection, given.orders, given.runs), part=True)
-        return
-    queries = retrieved(collection)
-    names = list(dict.fromkeys(name for query in queries for x in query.runs.documents.values() for name in x))
-    if given.part == "clicks":
-        save("hybrid", clicks([*map(prepared, queries)], given.runs), part=True)
-    else:
-        save("hybrid", grades(queries, names, given.orders), part=True)
-
-
-def prepared(query: Fused) -> Prepared:
-    """A question with min-max scores as features."""
-    made = RunFeatures(parts=("minmax",)).transform_one(query.runs)
-    y = np.array([query.grades[document] for document in query.runs.ids])
-    discount = 1.0 / np.log2(np.arange(len(query.ideal[:10])) + 2.0)
-    return Prepared(np.array([[*x.values()] for x in made.values()]), y, float((np.exp2(query.ideal[:10]) - 1.0) @ discount))
+        "strength": lambda: strengths(given.worlds),
+        "logs": lambda: logs(given.worlds),
+    }[given.part]
+    save("hybrid", section(), part=True)
 
 
 class Table:
@@ -156,8 +131,10 @@ class Table:
         return label, f"{values.mean():.4f}", *differences, f"{1e3 * seconds:.2f}"
 
 
-def grades(queries: list[Fused], names: list[str], orders: int) -> str:
+def grades(orders: int) -> str:
     """The sections on learning from grades."""
+    queries = retrieved(read(data_folder() / "cranfield"))
+    names = list(dict.fromkeys(name for query in queries for x in query.runs.documents.values() for name in x))
     rules = {rule: by_rule(rule, names, queries) for rule in RULES}
     single = {name: np.mean([ndcg(FixedOrder(name).rank(query), query) for query in queries]) for name in names}
     best = max(single, key=single.__getitem__)
