@@ -5,6 +5,7 @@ import contextlib
 import itertools
 import json
 import math
+import os
 import signal
 import socket
 import subprocess
@@ -57,8 +58,12 @@ class Server:
         Where it keeps its state; None for nowhere.
     bare
         Whether it is one that only parses requests.
+    root
+        The checkout whose code it runs; None for this one.
     options
         Further options of `serve`.
+    python
+        The interpreter that runs it; None for this one.
     port
         The port; None for a free one.
     """
@@ -67,15 +72,20 @@ class Server:
         self,
         directory: str | None = None,
         bare: bool = False,
+        root: Path | None = None,
         options: Sequence[str] = (),
+        python: Path | None = None,
         port: int | None = None,
     ) -> None:
         self.port = port or free_port()
         command = [sys.executable, "-c", _BARE, str(self.port)]
         if not bare:
-            command = [sys.executable, "-m", "online_rank", "serve", *options, "--port", str(self.port)]
+            command = [str(python or sys.executable), "-m", "online_rank", "serve", *options, "--port", str(self.port)]
             command += [] if directory is None else ["--checkpoint", directory]
-        self.process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        environment = dict(os.environ)
+        if root is not None:
+            environment["PYTHONPATH"] = str(root)
+        self.process = subprocess.Popen(command, stderr=subprocess.DEVNULL, env=environment, cwd=root)
         connectable(self.port)
 
     def __enter__(self) -> Self:

@@ -1,32 +1,38 @@
 """How fast is the HTTP service compared with a server that only parses the same requests?
 
-    python -m benchmarks.serving [--seconds 10] [--keep FILE] [--only speed,forms,readers]
+    python -m benchmarks.serving [--seconds 10] [--keep FILE] [--other PYTHON] [--only speed,bare,forms,readers]
 
 - speed: 32 connections send queries of 20 documents with 46 named features as JSON, over HTTP/1.1. Requests a second, and how
   long an answer takes, of a bare Starlette handler that parses the body and answers; of /rank; and of /rank and /learn in turn
   with a journal on the disk. All are measured in turns, several times. Client and server are separate processes.
+- bare: processor time of a ranking and its grades, queries of 50 x 20 from 16 clients, over a bare Starlette handler that
+  parses the same bodies, without and with a folder; and how long answers take, compared with the version that PYTHON runs.
 - forms: what queries of 150 x 136 and of 50 x 20 cost as an array, as dicts, and as requests by document, in columns and in
   binary, without HTTP; with `struct.pack` of their values and `orjson.loads` of the same body for comparison.
 - readers: rankings a second and core of a reader, by the processor time of its process, queries of 50 x 20 from 16 clients,
-  curves alone, in each form.
+  curves alone, in each form; compared with the version that PYTHON runs.
 """
 
 import asyncio
 import contextlib
 import os
 import statistics
+import sys
 import tempfile
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks._common import parser, save, table
+from benchmarks._door_cost import CLIENTS, SHAPE, costs, over_bare, over_before
 from benchmarks._forms_cost import ASKED, LEARNED, cost_of_forms
 from benchmarks._http import Server, asked, bodies, rank_and_learn
 from benchmarks._kept import Kept, add_keep
-from benchmarks._reader_cost import CLIENTS, SHAPE, seconds_of_rankings
+from benchmarks._other import add_other, commit_of
+from benchmarks._reader_cost import rows_of, seconds_of_rankings
 
 _ROUNDS, CONNECTIONS = 3, 32
 #: Documents and features of queries in each form.
@@ -63,6 +69,7 @@ def speed(seconds: float) -> list[list[str]]:
 def main(arguments: Any = None) -> None:
     options = parser(__doc__)
     options.add_argument("--seconds", type=float, default=10.0)
+    add_other(options)
     options.add_argument("--only", default=",".join(PARTS))
     add_keep(options)
     given = options.parse_args(arguments)
@@ -83,6 +90,19 @@ def show_speed(given: Any) -> str:
     return f"{note}\n\n{table(header, speed(given.seconds))}"
 
 
+def show_bare(given: Any) -> str:
+    n = 20 * CLIENTS
+    found = costs(given.other, max(3, round(given.seconds)), n)
+    before = "" if given.other is None else f"; before: commit {commit_of(given.other)}, again: a second server of that commit"
+    note = (
+        f"{CLIENTS} clients, queries of {SHAPE[0]} x {SHAPE[1]}, the model that `serve` begins with; turns of {n} queries, "
+        f"ratios are medians of ratios within a turn{before}. Load of the machine {os.getloadavg()[0]:.1f}."
+    )
+    shown = f"{note}\n\n{table(['processor time of a ranking and its grades', 'µs', 'of bare'], over_bare(found))}"
+    taken = over_before(found)
+    return f"{shown}\n\n{table(['ms until the answer', 'before', 'now', 'ratio', 'again'], taken)}" if taken else shown
+
+
 def show_forms(given: Any) -> str:
     turns, parts = max(2, round(given.seconds)), []
     for m, d in _SHAPES_OF_FORMS:
@@ -99,19 +119,27 @@ def show_forms(given: Any) -> str:
 
 
 def show_readers(given: Any) -> str:
+    pythons = {"now": Path(sys.executable), **({} if given.other is None else {"before": given.other})}
+    before = None if given.other is None else "before"
     turns, n = max(4, round(given.seconds / 2)), 400
-    found = seconds_of_rankings(turns, n)
-    rows = [[form, f"{1.0 / statistics.median(seconds):,.0f}"] for form, seconds in found.items()]
+    found = seconds_of_rankings(pythons, turns, n)
+    header = [
+        "rankings a second and core of a reader",
+        "now",
+        *(["before", "ratio (lowest to highest of the turns)"] if before else []),
+    ]
     note = (
         f"Queries of {SHAPE[0]} x {SHAPE[1]} from {CLIENTS} clients over HTTP, `AdditiveRanker(trees=0)` after 200 of them; "
-        f"processor time of the process of the reader, which sends the rankings to its learner; medians of {turns} "
-        f"turns of {n}. Load of the machine {os.getloadavg()[0]:.1f}."
+        f"processor time of the process of the reader, which sends the rankings to its learner; {turns} turns of {n}"
+        f"{'' if given.other is None else f', in turns with commit {commit_of(given.other)}'}; medians. Load of the machine "
+        f"{os.getloadavg()[0]:.1f}."
     )
-    return f"{note}\n\n{table(['form of a query', 'rankings a second and core of a reader'], rows)}"
+    return f"{note}\n\n{table(header, rows_of(found, 'now', before))}"
 
 
 PARTS: dict[str, Callable[[Any], str]] = {
     "speed": show_speed,
+    "bare": show_bare,
     "forms": show_forms,
     "readers": show_readers,
 }
