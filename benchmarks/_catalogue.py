@@ -150,7 +150,6 @@ CATALOGUE: dict[str, list[Entry]] = {
     "online_peers": [Entry("", "orders 0 to 4, which draw the pairs too", "3 minutes")],
     "portable": [Entry("", "1", "20 minutes", reason="it needs kernels of three targets and a Python for aarch64")],
     "quality": [Entry("", "orders 0 to 4", "3 minutes")],
-    "scaling": [Entry("", "0", "5 minutes", times=True)],
     "serving": [Entry("", "0", "1 hour", times=True)],
     "signs": [Entry("", "0 to 39", "2 minutes")],
     "sparse": [
