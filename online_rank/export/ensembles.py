@@ -17,8 +17,8 @@ from online_rank.export.reading import Prepared, in_levels
 LEAVES = 2048
 #: Targets that take a missing field for 0, and what they are called.
 ZERO_FILLED = {"solr": "Solr", **dict.fromkeys(("elasticsearch", "opensearch"), "the plugin")}
-#: Known values are not below this; those above 0 not below the least that single precision has in full.
-_LOWEST, _LEAST = -1e300, float(np.finfo(np.float32).tiny)
+#: Known values are not below this; and the least above 0 that single precision has.
+_LOWEST, _LEAST = -1e300, float(np.finfo(np.float32).smallest_subnormal)
 #: Knots that are closer than this stand for one number and its neighbour.
 _BESIDE = 1e-30
 

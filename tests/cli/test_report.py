@@ -131,7 +131,7 @@ def test_the_log_shows_relevant_documents_that_were_missed():
     ("n_features", "pictures"), [(3, 3), *(pytest.param(*each, marks=pytest.mark.slow) for each in ((14, 4), (40, 5)))]
 )
 def test_curves_of_few_features_are_shown_in_one_picture(tmp_path, n_features, pictures):
-    rng, model = np.random.default_rng(0), AdditiveRanker()
+    rng, model = np.random.default_rng(0), AdditiveRanker(trees=0)
     queries = [(rng.normal(size=(6, n_features)), rng.integers(0, 3, 6), f"q{t}", []) for t in range(15)]
     log = QueryLog("ndcg@10")
     trace = evaluate.progressive(log.reading(queries), model, {"ndcg@10": "ndcg@10"}, progress=False)
