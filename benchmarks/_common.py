@@ -70,7 +70,9 @@ def save(name: str, markdown: str, *, part: bool = False) -> None:
     # A benchmark may write several pages.
     ran = getattr(getattr(sys.modules["__main__"], "__spec__", None), "name", "")
     module = ran if ran.startswith("benchmarks.") else f"benchmarks.{name}"
-    command = shlex.join(["python", "-m", module, *sys.argv[1:]])
+    # A page says nothing of the folders of the machine that made it.
+    given = (os.path.relpath(value, ROOT) if value.startswith("/") else value for value in sys.argv[1:])
+    command = shlex.join(["python", "-m", module, *given])
     lines = f"`{command}`\n\nMeasured on {datetime.date.today().isoformat()} at {commit()}: {environment()}.\n"
     duration = took()
 

@@ -110,6 +110,11 @@ def test_every_result_says_when_it_was_measured():
         assert report._MEASURED.search(path.read_text()), path
 
 
+def test_commands_of_results_name_no_folder_of_one_machine():
+    commands = [command for page in RESULTS.glob("*.md") for command in re.findall(r"`(python -m [^`]*)`", page.read_text())]
+    assert [command for command in commands if re.search(r"[ =]/", command)] == []
+
+
 def test_every_benchmark_has_its_question():
     text = (ROOT / "benchmarks" / "README.md").read_text()
     names = {path.stem for path in (ROOT / "benchmarks").glob("*.py") if not path.stem.startswith("_")}
