@@ -4,6 +4,7 @@ A runtime looks up a value in a table as fast as it adds four numbers; comparing
 guide, equal cells of x / (1 + |x|) for x moved and scaled by column, leaves a few points to compare.
 """
 
+import operator
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -90,19 +91,19 @@ def _guide(points: list[np.ndarray]) -> Guide:
 
 def _guide_of(points: np.ndarray) -> tuple[float, float, np.ndarray, int]:
     tried = np.quantile(points[1:], _TRIED, method="nearest") if len(points) > 1 else np.zeros(1)
-    edges, best = np.arange(2 * _HALF + 1), None
-    for centre in np.unique(np.append(tried, 0.0)).tolist():
-        for distance in np.unique(np.abs(tried - centre)).tolist():
-            scale = 1.0 / distance if distance > 1e-300 else 1.0
-            with np.errstate(over="ignore"):
-                t = np.clip((points - centre) * scale, -_FAR, _FAR)
-            places = (t / (1.0 + np.abs(t)) + 1.0) * _HALF
-            starts = np.searchsorted(places, edges - _MARGIN)
-            most = int((np.searchsorted(places, edges + 1.0 + _MARGIN, side="right") - starts).max())
-            if best is None or most < best[3]:
-                best = centre, scale, starts, most
-    assert best is not None
-    return best
+    centres = np.unique(np.append(tried, 0.0)).tolist()
+    ways = [(centre, distance) for centre in centres for distance in np.unique(np.abs(tried - centre)).tolist()]
+    return min((_guide_by(points, *way) for way in ways), key=operator.itemgetter(3))
+
+
+def _guide_by(points: np.ndarray, centre: float, distance: float) -> tuple[float, float, np.ndarray, int]:
+    scale, edges = 1.0 / distance if distance > 1e-300 else 1.0, np.arange(2 * _HALF + 1)
+    with np.errstate(over="ignore"):
+        t = np.clip((points - centre) * scale, -_FAR, _FAR)
+    places = (t / (1.0 + np.abs(t)) + 1.0) * _HALF
+    starts = np.searchsorted(places, edges - _MARGIN)
+    most = np.searchsorted(places, edges + 1.0 + _MARGIN, side="right") - starts
+    return centre, scale, starts, int(most.max())
 
 
 def lines_of(cells: Cells, columns: Sequence[int], layer: Curves, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
