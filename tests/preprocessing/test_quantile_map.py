@@ -209,7 +209,7 @@ def test_wide_queries_renew_a_part_of_the_features_each():
 
 
 def test_once_sketches_are_old_queries_renew_a_few_features_each():
-    """One query in sixty took three times as long as the others: it renewed all sketches. Then the first of six took 2.5 times.
+    """One query in sixty took three times as long as the median: it renewed all sketches. Then the first of six took 2.5 times.
 
     It gathered the sample of the stretch, and renewed the first part.
     """
