@@ -27,7 +27,8 @@ __all__ = ["COSINE", "LEARNED", "LINEAR", "RECENT", "VectorColumns", "columns_of
 COSINE, LEARNED, RECENT, LINEAR = "cosine", "learned", "recent", "linear"
 #: The most vectors of a model, the most lengths of each that are counted, and of all vectors that are none of the model.
 _MOST_VECTORS, _MOST_LENGTHS, _MOST_OTHERS = 16, 8, 32
-_ALONE = np.ones(1)
+#: The vector of a query without one.
+_ALONE = np.ones(1, dtype=np.float32)
 #: Follows the name of a vector where lengths of the vectors of queries are counted.
 _OF_QUERY = "\x1f"
 
@@ -60,15 +61,14 @@ class Given(NamedTuple):
     ----------
     column
         The column of learned scores.
-    D, inverse, rows
-        The documents (n, k) that have it, their inverse lengths, and which of the m documents they are.
+    D, rows
+        The documents (n, k) that have it, and which of the m documents they are.
     q
-        The vector of the query (p,), of length 1.
+        The vector of the query (p,), float32, of any length but 0.
     """
 
     column: str
     D: np.ndarray
-    inverse: np.ndarray
     rows: np.ndarray
     q: np.ndarray
 
@@ -206,8 +206,8 @@ class VectorColumns(base.Base):
         return Read(rest, columns, given, n_odd)
 
     def _of_query(self, name: Hashable, vector: Any, k: int, lenient: bool) -> tuple[np.ndarray | None, int]:
-        """The vector of a query, of length 1; None if it has none. And how many were of another length."""
-        q = unit_vector(vector) if type(vector) is np.ndarray else None
+        """The vector of a query; None if it has none. And how many were of another length."""
+        q = np.ascontiguousarray(vector) if type(vector) is np.ndarray and vector.any() else None
         learner = self._learners.get(columns_of_vector(name)[1])
         if q is None or learner is None or len(q) == learner.shape[0]:
             return q, 0
@@ -220,7 +220,8 @@ class VectorColumns(base.Base):
         q: np.ndarray | None,
     ) -> None:  # fmt: skip
         cosine, learned, recent, linear = columns_of_vector(name)
-        column, one = (linear, _ALONE) if q is None else (learned, q)
+        column, vector = (linear, _ALONE) if q is None else (learned, q)
+        one: Any = unit_vector(vector)
         learner = self._learners.get(column)
         is_square, cosines = q is not None and len(one) == D.shape[1], np.zeros(len(D))
         if is_square:
@@ -232,7 +233,7 @@ class VectorColumns(base.Base):
                 if is_square and learner is not None:
                     scores = scores / self.kappa - cosines if self.kappa > 0.0 else scores
                 columns[of_column] = rows, scores
-        given.append(Given(column, D, inverse, rows, one))
+        given.append(Given(column, D, rows, vector))
 
     def learn(self, query: Block, read: Read) -> None:
         """Learn one query that was `read`, with grades or clicks; the caller undoes it if it raises.
@@ -249,10 +250,10 @@ class VectorColumns(base.Base):
             if learner is None:
                 continue
             if credit is not None:
-                if not learner.push(one.D, one.inverse, one.q, credit[one.rows]):
+                if not learner.push(one.D, one.q, credit[one.rows]):
                     raise ValueError("the clicks on a query would make what is learned of its vectors non-finite")
             elif w > 0.0:
-                learner.learn(one.D, one.inverse, one.q, np.ascontiguousarray(y[one.rows], dtype=np.int64), w, np.empty(10))
+                learner.learn(one.D, one.q, np.ascontiguousarray(y[one.rows], dtype=np.int64), w, np.empty(10))
 
     def mix(self, shards: Sequence["VectorColumns"], base: "VectorColumns") -> None:
         """Become what shards have learned that continued from `base`: the mean of their matrices.

@@ -14,23 +14,29 @@ from online_rank.base.undo import all_or_nothing
 from online_rank.feedback.policies import Policy, require_policy
 from online_rank.preprocessing.bilinear import BilinearLearner, unit_vector
 from online_rank.preprocessing.position_credit import POSITIONS, credit_of_clicks, no_clicks
-from online_rank.query import Block, plain_array
+from online_rank.query import Block, plain_array, plain_query
 from online_rank.query.embeddings import as_vector, stacked, without_vectors
 from online_rank.rankers.exploring import BEGUN
 
 __all__ = ["VectorRanker"]
 
 #: The vector of a query without one: the matrix is a row, and a score is linear in the document.
-_ALONE = np.ones(1)
+_ALONE = np.ones(1, dtype=np.float32)
 _FLOAT32 = np.dtype(np.float32)
+#: The round of a query that is not learned yet.
+_UNWRITTEN = np.full((1, len(Round._fields)), np.nan)
 
 
 class _Given(NamedTuple):
-    """The vectors of one query: documents (n, k), their inverse lengths, which documents have one, and the query."""
+    """The vectors of one query: documents (n, k), their inverse lengths, which documents have one, and the query.
+
+    `q` is the vector of the query, scaled to length 1; None for one of length 0.
+    """
 
     D: np.ndarray
     inverse: np.ndarray
     rows: np.ndarray
+    vector: np.ndarray
     q: np.ndarray | None
     n_documents: int
 
@@ -157,6 +163,23 @@ class VectorRanker(Ranker):
         vector = vector[...]
         return vector if vector.dtype is _FLOAT32 and vector.shape == (p,) and vector.flags.c_contiguous else None
 
+    def _learn_plain(self, x: Any, y: Any, context: Any) -> bool:
+        """Learn a query of weight 1 whose arrays need no conversion. Returns false, and changes nothing, for any other."""
+        block, vector = plain_query(x, y, self._learner.shape[1]), self._plain_vector(context)
+        if block is None or vector is None or block.X.dtype is not _FLOAT32:
+            return False
+        row = _UNWRITTEN.copy()
+        try:
+            learned = self._learner.learn_plain(block.X, vector, block.y, row[0])
+        except BaseException:
+            # An interrupt, before the kernel or after it.
+            if row[0, -1] == row[0, -1]:
+                self._last_round, self._n_queries = row, self._n_queries + 1
+            raise
+        if learned:
+            self._last_round, self._n_queries = row, self._n_queries + 1
+        return learned
+
     def _answer(self, x: Any, context: Any, at: Any) -> tuple[np.ndarray, Block | None]:
         scores = None
         with self._lock:
@@ -257,10 +280,10 @@ class VectorRanker(Ranker):
             raise ValueError(f"context has no vector {self.vector!r}, but the queries that were learned had one")
         if p and q is not None and len(q) != p:
             raise ValueError(f"context[{self.vector!r}] has {len(q)} dimensions, and {p} elsewhere")
-        unit, inverse = _ALONE if q is None else unit_vector(q), np.empty(len(D))
+        vector, inverse = _ALONE if q is None else np.ascontiguousarray(q), np.empty(len(D))
         if not kernels.norms(D, inverse):
             _raise_for_odd(query.X, D)
-        return _Given(D, inverse, rows, unit, query.n_documents)
+        return _Given(D, inverse, rows, vector, unit_vector(vector), query.n_documents)
 
     def _scores(self, given: _Given, averaged: bool = True) -> np.ndarray:
         """The scores of all documents of a query."""
@@ -292,28 +315,25 @@ class VectorRanker(Ranker):
 
     def _learn_grades(self, query: Block, given: _Given, row: np.ndarray) -> bool:
         """Learn a query with grades: of all documents, those without a vector at the origin."""
-        D, inverse, served = given.D, given.inverse, query.served
+        D, vector, served = given.D, given.vector, query.served
         if given.q is None or not D.size:
-            D, inverse = np.zeros((given.n_documents, max(self._learner.shape[1], 1)), dtype=np.float32), np.zeros(len(query.y))
-            q = np.zeros(max(self._learner.shape[0], 1))
             if not self._learner.shape[0]:
                 _write_skipped(row, query)
                 return bool(0.0 <= query.w[0] < math.inf)
-        else:
-            q = given.q
-            if len(given.rows) < given.n_documents:
-                D = np.zeros((given.n_documents, D.shape[1]), dtype=np.float32)
-                D[given.rows] = given.D
-                inverse = given.spread(inverse)
+            D = np.zeros((given.n_documents, self._learner.shape[1]), dtype=np.float32)
+            vector = np.zeros(self._learner.shape[0], dtype=np.float32)
+        elif len(given.rows) < given.n_documents:
+            D = np.zeros((given.n_documents, D.shape[1]), dtype=np.float32)
+            D[given.rows] = given.D
         y = np.ascontiguousarray(query.y, dtype=np.int64)
-        learned = self._learner.learn(D, inverse, q, y, float(query.w[0]), row, _NONE if served is None else served)
+        learned = self._learner.learn(D, vector, y, float(query.w[0]), row, _NONE if served is None else served)
         self._n_served += int(learned and served is not None)
         return learned
 
     def _learn_clicks(self, query: Block, given: _Given, row: np.ndarray) -> bool:
         """Learn a query with clicks."""
         credit, self._clicked = credit_of_clicks(query, self._clicked)
-        if given.q is not None and len(given.D) and not self._learner.push(given.D, given.inverse, given.q, credit[given.rows]):
+        if given.q is not None and len(given.D) and not self._learner.push(given.D, given.vector, credit[given.rows]):
             return False
         self._n_clicked += 1
         row[:] = 0.0, np.nan, 0.0, 0.0, 0.0, query.w[0], given.n_documents, 1.0, 0.0, not credit.any()

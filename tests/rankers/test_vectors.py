@@ -1,7 +1,9 @@
 """The ranker of vectors, and vectors among the features of `AdditiveRanker`."""
 
+import contextlib
 import copy
 import pickle
+import sys
 import warnings
 
 import numpy as np
@@ -273,6 +275,55 @@ def test_arrays_that_need_no_conversion_are_ranked_and_learned_as_others():
         plain.learn_one(D, grades - 1, context={"embedding": q})
     np.testing.assert_array_equal(plain.matrix, before)
     assert plain.n_queries == 80
+
+
+def of_arrays(n, seed=0):
+    """Queries that need no conversion: vectors of documents, grades, and contexts."""
+    for x, y, context in queries(n, seed, extra=False):
+        D = np.array([d["embedding"] for d in x.values()], np.float32)
+        yield D, np.array([*y.values()]), {"embedding": np.array(context["embedding"], np.float32)}
+
+
+def test_few_functions_learn_arrays_that_need_no_conversion():
+    model, calls = VectorRanker(), []
+    for n, (D, y, context) in enumerate(of_arrays(5)):
+        if n == 4:
+            sys.setprofile(lambda frame, event, _: calls.append(frame.f_code.co_name) if event == "call" else None)
+        try:
+            model.learn_one(D, y, context=context)
+        finally:
+            sys.setprofile(None)
+    assert len(calls) <= 12, calls
+
+
+def test_an_interrupt_next_to_the_kernel_leaves_the_state_before_or_after(monkeypatch):
+    from online_rank.preprocessing import bilinear
+
+    learn, given = bilinear.kernels.learn, [*of_arrays(12)]
+
+    def taught_with(interrupted=None):
+        model = VectorRanker()
+        for n, (D, y, context) in enumerate(given):
+            monkeypatch.setattr(bilinear.kernels, "learn", interrupted if interrupted and n == 8 else learn)
+            with pytest.raises(KeyboardInterrupt) if interrupted and n == 8 else contextlib.nullcontext():
+                model.learn_one(D, y, context=context)
+        return model
+
+    def before(*arguments):
+        raise KeyboardInterrupt
+
+    def after(*arguments):
+        learn(*arguments)
+        raise KeyboardInterrupt
+
+    whole, given_up = taught_with(), taught_with(before)
+    assert given_up.n_queries == 11
+    found = taught_with(after)
+    assert found.n_queries == 12
+    assert repr(found.last_round) == repr(whole.last_round)
+    np.testing.assert_array_equal(found.matrix, whole.matrix)
+    del given[8]
+    np.testing.assert_array_equal(given_up.matrix, taught_with().matrix)
 
 
 def test_adapt_gives_the_vector_to_search_with():
