@@ -13,6 +13,7 @@ import numpy as np
 
 from online_rank.base.forgetting import parts_of
 from online_rank.base.form import Form, Linear
+from online_rank.preprocessing.bilinear import BilinearLearner
 from online_rank.preprocessing.vector_columns import VectorColumns, columns_of_vector
 from online_rank.rankers.vectors import VectorRanker
 
@@ -108,10 +109,13 @@ def vector_fields(model: Any, form: Form, names: Any) -> list[VectorField]:
     """The vectors of a model whose columns are among the features of its form."""
     places = {name: j for j, name in enumerate(form.names or ())}
     if isinstance(ranker := _vector_ranker(model), VectorRanker):
-        W = _single(ranker.matrix)
-        own = {0: VectorColumn(SCORE, _identifier(ranker.vector, SCORE), W)}
-        field = _renamed(ranker.vector, names)
-        return [VectorField(field, ranker.vector, W.shape[1], len(W) if len(W) > 1 else 0, own)]
+        learners = _learners_of(ranker)
+        own = {
+            j: VectorColumn(how, _identifier(ranker.vector, how), _single(learner.matrix()))
+            for j, (how, learner) in enumerate(learners.items())
+        }
+        p, k = learners[SCORE].shape
+        return [VectorField(_renamed(ranker.vector, names), ranker.vector, k, p if p > 1 else 0, own)]
     found = []
     for part in parts_of(model, VectorColumns):
         for name in part.names:
@@ -123,10 +127,20 @@ def vector_fields(model: Any, form: Form, names: Any) -> list[VectorField]:
 
 
 def form_of_vectors(ranker: VectorRanker) -> Form:
-    """The closed form of a `VectorRanker`: one column, which is its score. Raises ValueError before the first query."""
-    if not ranker.matrix.size:
+    """The closed form of a `VectorRanker`: the sum of its scores for queries with a vector, and for others, which are missing.
+
+    Raises ValueError before the first query.
+    """
+    learners = _learners_of(ranker)
+    if not learners[SCORE].shape[0]:
         raise ValueError("the model has met no vector yet; let it learn before it is exported")
-    return Form((f"{ranker.vector} {SCORE}",), 1, (), Linear(np.ones(1)))
+    return Form(tuple(f"{ranker.vector} {how}" for how in learners), len(learners), (), Linear(np.ones(len(learners))))
+
+
+def _learners_of(ranker: VectorRanker) -> dict[str, BilinearLearner]:
+    """What learned from queries with a vector, and what learned from others, if both did."""
+    both = ranker.linear is not ranker.learner and ranker.linear.shape[0]
+    return {SCORE: ranker.learner} | ({HOWS[3]: ranker.linear} if both else {})
 
 
 def _vector_ranker(model: Any) -> Any:

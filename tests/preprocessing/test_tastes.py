@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 
-from online_rank import AdditiveRanker, Greedy, Tastes, load, save
+from online_rank import AdditiveRanker, Greedy, Tastes, VectorRanker, load, save
 from online_rank.base.schema import declared_state
 
 X = {"a": {"embedding": [2.0, 0.0]}, "b": {"embedding": [0.0, 3.0]}, "c": {"age": 1.0}}
@@ -38,6 +38,19 @@ def test_a_query_is_ranked_by_the_taste_before_it():
     # A vector that is given counts.
     model.rank_one(X, context={"user": "u", "embedding": [1.0, 1.0]})
     model.rank_one(X, context={"user": "new"})
+
+
+def test_new_users_are_ranked_and_learned_by_the_ranker_of_vectors():
+    model, both = Tastes("user") | VectorRanker(), {"a": 0, "b": 1, "c": 0}
+    model.learn_one(X, both, context={"user": "u"})
+    model.learn_one(X, {"a": 1, "b": 0, "c": 0}, context={"user": "u"})
+    matrix = model["VectorRanker"].matrix
+    for _ in range(5):
+        assert model.rank_one(X, context={"user": "new"})[0] == "b"
+        model["VectorRanker"].learn_one(X, both)
+    np.testing.assert_array_equal(model["VectorRanker"].matrix, matrix)
+    assert matrix.shape == (2, 2)
+    assert model.rank_one(X, context={"user": "u"})[0] == "a"
 
 
 def test_users_leave_and_are_forgotten():

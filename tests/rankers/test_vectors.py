@@ -225,8 +225,55 @@ def test_without_a_vector_of_the_query_a_score_is_linear_in_the_documents():
             model.learn_one(x, y)
         assert np.mean(hits[-100:]) > 0.9
     assert model.matrix.shape == (1, P)
-    with pytest.raises(ValueError, match="the queries that were learned had none"):
-        model.rank_one(x, context={"embedding": [1.0, 2.0]})
+    # The vector of a query begins a matrix.
+    wanted = VectorRanker().predict_one(x, context={"embedding": [1.0, 2.0, 0.0, 0.0]})
+    assert model.predict_one(x, context={"embedding": [1.0, 2.0, 0.0, 0.0]}) == wanted
+
+
+def test_queries_without_a_vector_are_learned_apart_from_others():
+    both, some, others = VectorRanker(), VectorRanker(), VectorRanker()
+    for n, (x, y, context) in enumerate(queries(40)):
+        both.learn_one(x, y, context=context if n % 3 else None)
+        (some if n % 3 else others).learn_one(x, y, context=context if n % 3 else None)
+    x, _, context = next(queries(1, seed=9))
+    assert both.predict_one(x, context=context) == some.predict_one(x, context=context)
+    assert both.predict_one(x) == others.predict_one(x)
+    np.testing.assert_array_equal(both.matrix, some.matrix)
+    assert both.linear.shape == (1, P)
+    assert both.n_queries == 40
+    assert both.mass == some.mass
+    with pytest.raises(ValueError, match="has 2 dimensions, and 4 elsewhere"):
+        both.rank_one({"a": {"embedding": [1.0, 2.0]}})
+
+
+def test_a_query_without_a_vector_has_the_order_given_where_all_others_had_one_and_warns():
+    model = taught(VectorRanker())
+    x, y, context = next(queries(1, seed=9))
+    before = model.predict_one(x, context=context)
+    with pytest.warns(UserWarning, match="context has no vector 'embedding', but the queries that were learned had one"):
+        assert model.rank_one(x) == [*x]
+    with pytest.warns(UserWarning, match="context has no vector"):
+        model.learn_one(x, y)
+    assert model.predict_one(x, context=context) == before
+    assert model.predict_one(x) != dict.fromkeys(x, 0.0)  # And does not warn any more.
+
+
+def test_clicks_on_a_query_without_a_vector_teach_the_linear_score():
+    model = VectorRanker()
+    x, _, context = next(queries(1))
+    for about in (None, context, None):
+        model.learn_one(x, Greedy(k=3).show(dict.fromkeys(x, 0.0), 0).clicked(["d2"]), context=about)
+    assert (model.linear.shape, model.learner.shape, model.n_clicked) == ((1, P), (P, P), 3)
+    assert model.rank_one(x)[0] == "d2"
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_state_of_a_version_with_one_learner_continues(alone):
+    model = VectorRanker()
+    for x, y, context in queries(20):
+        model.learn_one(x, y, context=None if alone else context)
+    earlier = VectorRanker._of_earlier({"_learner": model.linear if alone else model.learner, "_n_queries": 20})
+    assert (earlier["_linear"].shape, earlier["_learner"].shape) == (((1, P), (0, 0)) if alone else ((0, 0), (P, P)))
 
 
 def test_dimensions_that_differ_have_no_cosine():
@@ -244,7 +291,7 @@ def test_an_array_has_the_vectors_of_documents():
     assert model.predict_one(D, context=context) == [*other.predict_one(x, context=context).values()]
     with pytest.raises(ValueError, match="vectors of 2 dimensions, but VectorRanker has learned from 4"):
         model.rank_one(D[:, :2], context=context)
-    with pytest.raises(ValueError, match="context has no vector 'embedding'"):
+    with pytest.warns(UserWarning, match="context has no vector 'embedding'"):
         model.rank_one(D)
 
 
