@@ -17,9 +17,10 @@ from online_rank.preprocessing.bilinear import BilinearLearner
 from online_rank.preprocessing.vector_columns import VectorColumns, columns_of_vector
 from online_rank.rankers.vectors import VectorRanker
 
-#: What is made of a vector, in the order of `columns_of_vector`, and the score of a `VectorRanker`.
+#: What is made of a vector, in the order of `columns_of_vector`, and the scores of a `VectorRanker`, the second for queries
+#: without a vector.
 HOWS = ("cosine", "learned", "recent", "linear")
-SCORE = "score"
+SCORE, ALONE = "score", "alone"
 
 
 class VectorColumn(NamedTuple):
@@ -28,11 +29,11 @@ class VectorColumn(NamedTuple):
     Attributes
     ----------
     how
-        One of `HOWS`, or `SCORE`.
+        One of `HOWS`, `SCORE`, or `ALONE`.
     parameter
         What an engine calls the vector M' u: letters, digits and underscores.
     matrix
-        M, float64 (p, k), of numbers of single precision; (1, k) if the query has no vector.
+        M, float64 (p, k), of numbers of single precision; (1, k) if it does without the vector of the query.
     """
 
     how: str
@@ -41,8 +42,13 @@ class VectorColumn(NamedTuple):
 
     @property
     def of_query(self) -> bool:
-        """Whether the query has a vector; otherwise the column has a value only without one."""
-        return self.how != "linear" and not (self.how == SCORE and len(self.matrix) == 1)
+        """Whether the column needs the vector of the query."""
+        return self.how not in (HOWS[3], ALONE) and not (self.how == SCORE and len(self.matrix) == 1)
+
+    @property
+    def alone(self) -> bool:
+        """Whether the column has a value only without a vector of the query."""
+        return self.how == ALONE
 
 
 class VectorField(NamedTuple):
@@ -100,7 +106,8 @@ class VectorField(NamedTuple):
         no_query = all(vector is None for vector in parameters.values())
         made = {}
         for j, column in self.columns.items():
-            t: Any = parameters.get(column.parameter) if column.of_query else column.matrix[0] if no_query else None
+            t: Any = column.matrix[0] if not column.of_query and (no_query or not column.alone) else None
+            t = parameters[column.parameter] if column.of_query else t
             made[j] = np.full(len(D), np.nan) if t is None else D @ np.asarray(t)
         return made
 
@@ -140,7 +147,7 @@ def form_of_vectors(ranker: VectorRanker) -> Form:
 def _learners_of(ranker: VectorRanker) -> dict[str, BilinearLearner]:
     """What learned from queries with a vector, and what learned from others, if both did."""
     both = ranker.linear is not ranker.learner and ranker.linear.shape[0]
-    return {SCORE: ranker.learner} | ({HOWS[3]: ranker.linear} if both else {})
+    return {SCORE: ranker.learner} | ({ALONE: ranker.linear} if both else {})
 
 
 def _vector_ranker(model: Any) -> Any:

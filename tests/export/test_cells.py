@@ -175,8 +175,9 @@ def plain_scores(body, given):
                 d, q = (np.array(v or [np.nan], float) for v in (fields.get(field), fields.get(f"query {field}")))
                 for how, column in columns.items():
                     M = np.array(column["matrix"])
-                    t = M[0] if len(M) == 1 and how == "linear" else q / np.sqrt(q @ q) @ M if len(q) == len(M) else d * np.nan
-                    ok = len(d) == M.shape[1] and d.any() and (how != "linear" or f"query {field}" not in fields)
+                    without = len(M) == 1 and how in ("linear", "alone")
+                    t = M[0] if without else q / np.sqrt(q @ q) @ M if len(q) == len(M) else d * np.nan
+                    ok = len(d) == M.shape[1] and d.any() and (how != "alone" or f"query {field}" not in fields)
                     value = float(t @ d / np.sqrt(d @ d)) if ok else np.nan
                     row[column["column"]] = 0.0 if value != value and not given.takes_missing else value
             rows.append(row)

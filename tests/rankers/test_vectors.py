@@ -22,6 +22,7 @@ from online_rank import (
 from online_rank._kernels.codes import AVERAGED
 from online_rank.base.schema import declared_state
 from online_rank.distributed import fork, mix
+from online_rank.preprocessing.vector_columns import columns_of_vector
 from online_rank.query.embeddings import LENIENT
 from online_rank.storage.files import from_bytes, to_bytes
 from tests.reference.bilinear import SlowMatrix, unit
@@ -276,9 +277,21 @@ def test_a_state_of_a_version_with_one_learner_continues(alone):
     assert (earlier["_linear"].shape, earlier["_learner"].shape) == (((1, P), (0, 0)) if alone else ((0, 0), (P, P)))
 
 
+def test_what_all_users_like_counts_where_a_user_has_a_taste():
+    """Half of what decides is the same for all users, and tells nothing about the direction of their tastes."""
+    rng, model, hits = np.random.default_rng(0), AdditiveRanker(trees=0), []
+    for _ in range(400):
+        taste, D = rng.normal(size=P), rng.normal(size=(M, P))
+        y = np.argsort(np.argsort(D @ (0.3 * taste + [2.0, 0.0, 0.0, 0.0]))) // 2
+        x, context = [{"embedding": d.tolist()} for d in D], {"embedding": taste.tolist()}
+        hits.append(y[model.rank_one(x, context=context)[0]] == 2)
+        model.learn_one(x, y, context=context)
+    assert np.mean(hits[-200:]) > 0.9
+
+
 def test_dimensions_that_differ_have_no_cosine():
     model = taught(AdditiveRanker(), 5, p=3, k=4)
-    assert model.feature_names == ("age", "embedding learned", "embedding recent")
+    assert model.feature_names == ("age", "embedding learned", "embedding recent", "embedding linear")
     assert model.vector_columns.learners["embedding learned"].shape == (3, 4)
 
 
@@ -339,7 +352,7 @@ def test_explanations_name_what_is_made_of_vectors():
     x, _, context = next(queries(1, seed=8))
     found = model.explain_one(x, "d0", "d1", context=context)
     names = {*found.contributions} | {name for pair in found.pairs for name in pair}
-    assert names <= {"age", "embedding cosine", "embedding learned", "embedding recent"}
+    assert names <= {"age", "embedding cosine", "embedding learned", "embedding recent", "embedding linear"}
     difference = np.subtract(*[model.predict_one(x, context=context)[d] for d in ("d0", "d1")])
     assert sum([*found.contributions.values(), *found.pairs.values()]) == pytest.approx(difference)
     alone = taught(VectorRanker(), 5).explain_one(x, "d0", "d1", context=context)
@@ -407,7 +420,7 @@ def test_machines_average_the_matrices_of_vectors():
     taught(few, 10, seed=1)
     taught(many, 20, seed=2)
     mixed = mix([few, many, none], base)
-    (column,) = mixed.vector_columns.learners
+    column = "embedding learned"
     own = [one.vector_columns.learners[column] for one in (few, many, none)]
     last = sum(one.matrix(False) for one in own) / 3.0
     counts = np.array([declared_state(one).numbers[AVERAGED] for one in own])
@@ -450,7 +463,7 @@ def test_a_vector_of_the_query_that_no_document_has_warns():
 def test_features_for_rankers_of_numbers():
     model = VectorFeatures() | PerceptronRanker()
     taught(model, 50)
-    assert model["PerceptronRanker"].feature_names == ("age", "embedding cosine", "embedding learned", "embedding recent")
+    assert model["PerceptronRanker"].feature_names == ("age", *columns_of_vector("embedding"))
     before, (x, y, context) = scores(model), next(queries(1, seed=5))
     with pytest.raises(ValueError, match="grade"):
         model.learn_one(x, {**y, "d0": -1}, context=context)
