@@ -13,7 +13,6 @@ import numpy as np
 
 from online_rank.base.forgetting import parts_of
 from online_rank.base.form import Form, Linear
-from online_rank.preprocessing.bilinear import BilinearLearner
 from online_rank.preprocessing.vector_columns import VectorColumns, columns_of_vector
 from online_rank.rankers.vectors import VectorRanker
 
@@ -144,7 +143,7 @@ def form_of_vectors(ranker: VectorRanker) -> Form:
     return Form(tuple(f"{ranker.vector} {how}" for how in learners), len(learners), (), Linear(np.ones(len(learners))))
 
 
-def _learners_of(ranker: VectorRanker) -> dict[str, BilinearLearner]:
+def _learners_of(ranker: VectorRanker) -> dict[str, Any]:
     """What learned from queries with a vector, and what learned from others, if both did."""
     both = ranker.linear is not ranker.learner and ranker.linear.shape[0]
     return {SCORE: ranker.learner} | ({ALONE: ranker.linear} if both else {})
