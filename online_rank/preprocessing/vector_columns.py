@@ -90,8 +90,7 @@ class VectorColumns(base.Base):
 
     With a vector of the query of the same name, and of length p, a document has the cosine, if p = k, and two scores of a
     `BilinearLearner` over kappa, less the cosine: by the average of its matrices, and by the last one. So what is
-    learned is 0 at first. Without a vector of the query a document has a score that is linear in its
-    vector.
+    learned is 0 at first. Every document has a score that is linear in its vector.
 
     Parameters
     ----------
@@ -217,23 +216,25 @@ class VectorColumns(base.Base):
 
     def _add_columns(
         self, columns: dict[str, Any], given: list[Given], name: str, D: np.ndarray, rows: np.ndarray, inverse: np.ndarray,
-        q: np.ndarray | None,
+        vector: np.ndarray | None,
     ) -> None:  # fmt: skip
         cosine, learned, recent, linear = columns_of_vector(name)
-        column, vector = (linear, _ALONE) if q is None else (learned, q)
-        one: Any = unit_vector(vector)
-        learner = self._learners.get(column)
-        is_square, cosines = q is not None and len(one) == D.shape[1], np.zeros(len(D))
-        if is_square:
-            kernels.score(D, one, inverse, cosines)
-            columns[cosine] = rows, cosines
-        for of_column, averaged in ((column, True), (recent, False)):
-            if of_column != recent or q is not None:
-                scores = np.zeros(len(D)) if learner is None else learner.scores(D, inverse, one, averaged)
+        if vector is not None:
+            q: Any = unit_vector(vector)
+            learner, cosines, is_square = self._learners.get(learned), np.zeros(len(D)), len(q) == D.shape[1]
+            if is_square:
+                kernels.score(D, q, inverse, cosines)
+                columns[cosine] = rows, cosines
+            for column, averaged in ((learned, True), (recent, False)):
+                scores = np.zeros(len(D)) if learner is None else learner.scores(D, inverse, q, averaged)
                 if is_square and learner is not None:
                     scores = scores / self.kappa - cosines if self.kappa > 0.0 else scores
-                columns[of_column] = rows, scores
-        given.append(Given(column, D, rows, vector))
+                columns[column] = rows, scores
+            given.append(Given(learned, D, rows, vector))
+        # What all queries like, also where a user has a taste.
+        alone = self._learners.get(linear)
+        columns[linear] = rows, np.zeros(len(D)) if alone is None else alone.scores(D, inverse, _ALONE.astype(np.float64))
+        given.append(Given(linear, D, rows, _ALONE))
 
     def learn(self, query: Block, read: Read) -> None:
         """Learn one query that was `read`, with grades or clicks; the caller undoes it if it raises.
