@@ -265,7 +265,7 @@ def _score_learning(D, t, q, factor, lengths, s, first):
 def _combine_both(D, c, o, rows, z, other):
     """z and other (k,) = the sums of c_i d_i and of o_i d_i over documents (m, k), in one pass. Returns their squared norms.
 
-    Each is what `_combine_rows` gives.
+    Each is what `_combine_rows` gives, up to rounding.
     """
     k = D.shape[1]
     n = 0
