@@ -176,7 +176,7 @@ CATALOGUE: dict[str, list[Entry]] = {
         Entry("Processor time", "0", "1 minute", times=True),
         Entry("Where the cosine", "0", "1 minute"),
         Entry("Tastes", "0 to 4", "5 minutes"),
-        Entry("", "orders 0 to 2; runs 0 to 9", "10 minutes", reason="vectors of two dictionaries are needed"),
+        Entry("", "orders 0 to 2; runs 0 to 19", "10 minutes", reason="vectors of two dictionaries are needed"),
     ],
     "year": [Entry("", "1000 + the day, 1 for the world", "2 hours", reason="hours of training, night by night")],
 }

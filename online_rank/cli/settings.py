@@ -124,6 +124,8 @@ class Settings(Training):
             )
         if self.target is not None:
             of_another_part("require_target")(self.target)
+        if self.target is not None and self.tastes is not None:
+            raise ValueError(f"--for {self.target}: engines keep no tastes of users: leave out --tastes")
         if self.reading.event_time is None:
             require_no_time(histories_of(self.history))
         # The others are compared with their own candidates while they learn.

@@ -102,6 +102,8 @@ def query_of(part, rng, alone):
         q, D = rng.normal(size=3), rng.normal(size=(6, 3))
         x = [({} if alone else one) | {"embedding": d.tolist()} for one, d in zip(x, D, strict=True)]
         y, context = y + (D @ q > 0.0), {"embedding": q.tolist()}
+        # Some queries of a ranker of vectors have none, as of new users.
+        context = {} if alone and rng.random() < 0.3 else context
     if part == "context":
         user = str(rng.choice(["ada", "bob"]))
         y, context = y if user == "ada" else np.digitize(b, [1.0, 2.0]), {"user": user, "length": float(rng.random())}
@@ -174,8 +176,9 @@ def plain_scores(body, given):
                 d, q = (np.array(v or [np.nan], float) for v in (fields.get(field), fields.get(f"query {field}")))
                 for how, column in columns.items():
                     M = np.array(column["matrix"])
-                    t = M[0] if len(M) == 1 and how == "linear" else q / np.sqrt(q @ q) @ M if len(q) == len(M) else d * np.nan
-                    ok = len(d) == M.shape[1] and d.any() and (how != "linear" or f"query {field}" not in fields)
+                    without = len(M) == 1 and how in ("linear", "alone")
+                    t = M[0] if without else q / np.sqrt(q @ q) @ M if len(q) == len(M) else d * np.nan
+                    ok = len(d) == M.shape[1] and d.any() and (how != "alone" or f"query {field}" not in fields)
                     value = float(t @ d / np.sqrt(d @ d)) if ok else np.nan
                     row[column["column"]] = 0.0 if value != value and not given.takes_missing else value
             rows.append(row)
