@@ -43,7 +43,6 @@ CATALOGUE: dict[str, list[Entry]] = {
         Entry("Every theorem", "0 to the number of streams", "30 minutes", reason="half an hour of streams"),
         Entry("Intervals of", "the number of the law", "10 minutes", reason="ten minutes of runs"),
         Entry("MQ2008, one pass", _FILES),
-        Entry("The loss that blends served,", "0 and 1, orders of the files", "5 minutes"),
         Entry("The batch estimator", "the documents, queries and repetition"),
         _STATEMENTS._replace(title="What certificates say without"),
         _STATEMENTS._replace(title="What blends serve"),

@@ -47,10 +47,8 @@ Histories = Annotated[
 # Learning from files.
 
 #: The ranker to train.
-Kind = StrEnum("Kind", ["additive", "blend", "perceptron"])
-KINDS = (
-    "additive: curves, trees and words; blend: several rankers, which takes longer; perceptron: linear weights for any engine."
-)
+Kind = StrEnum("Kind", ["additive", "perceptron"])
+KINDS = "additive: curves, trees and words; perceptron: linear weights for any engine."
 
 
 class Training(NamedTuple):
@@ -256,7 +254,7 @@ LogOrigin = Annotated[Origin | None, value(None, f"Learn from --click-log. {_ORI
 # Services.
 
 #: The ranker of a new service.
-ServedKind = StrEnum("ServedKind", ["additive", "blend", "perceptron", "swap"])
+ServedKind = StrEnum("ServedKind", ["additive", "perceptron", "swap"])
 
 
 class Service(NamedTuple):

@@ -45,12 +45,10 @@ def new_model(
     `signs` are the signs of features, for curves and linear weights; curves may be `relative` to the query, and `kinds` are the
     kinds of features that were declared, for curves.
     """
-    from online_rank import AdditiveRanker, BlendRanker, PerceptronRanker, StreamScaler, SwapRanker
+    from online_rank import AdditiveRanker, PerceptronRanker, StreamScaler, SwapRanker
 
     if ranker == "additive":
         return AdditiveRanker(measure, relative=relative, signs=signs, kinds=kinds)
-    if ranker == "blend":
-        return BlendRanker(measure=measure, relative=relative)
     if ranker == "swap":
         return behind_map(SwapRanker)
     return StreamScaler() | PerceptronRanker(measure, signs=signs)

@@ -17,7 +17,7 @@ import pytest
 from online_rank import (
     AdditiveRanker,
     BlendRanker,
-    BoostedRanker,
+    ClickBlendRanker,
     ClickPerceptron,
     CrossFeatures,
     DirectRanker,
@@ -39,6 +39,7 @@ from online_rank import (
 from online_rank.export import TARGETS, export, probes, query_inputs, solr_features, verify
 from online_rank.export.cells import PARTS, as_table, cell
 from online_rank.query import Runs
+from online_rank.rankers.click_trees import ClickTrees
 from tests.export import stub_engines
 from tests.reference import engines, postgresql
 
@@ -54,17 +55,17 @@ MODELS = {
         lambda: StreamScaler() | SwapRanker(),
     ],
     "trees": [
-        lambda: StreamScaler() | BoostedRanker(),
-        lambda: BlendRanker([StreamScaler() | BoostedRanker(), BoostedRanker()]),
+        lambda: StreamScaler() | ClickTrees(),
+        lambda: BlendRanker([StreamScaler() | ClickTrees(), ClickTrees()]),
     ],
-    "curves": [lambda: AdditiveRanker(relative=False, trees=20), lambda: BlendRanker(relative=False)],
+    "curves": [lambda: AdditiveRanker(relative=False, trees=20), lambda: ClickBlendRanker(relative=False)],
     "networks": [
         lambda: StreamScaler() | DirectRanker(hidden=(3,), dtype="float64"),
-        lambda: BlendRanker([PerceptronRanker(), BoostedRanker()]),
+        lambda: BlendRanker([PerceptronRanker(), ClickTrees()]),
     ],
     "relative": [
         lambda: AdditiveRanker(trees=20),
-        BlendRanker,
+        ClickBlendRanker,
         lambda: StreamQuantileMap() | PerceptronRanker(),
         lambda: QueryNormalizer() | RidgeRanker(),
         lambda: BlendRanker([QueryNormalizer() | PerceptronRanker(), StreamScaler() | RidgeRanker()]),

@@ -385,7 +385,7 @@ def test_machines_average_the_matrices_of_vectors():
 
 def test_others_say_what_takes_vectors():
     x, y, context = next(queries(1))
-    for model in (PerceptronRanker(), BlendRanker()):
+    for model in (PerceptronRanker(), BlendRanker([AdditiveRanker()])):
         with pytest.raises(TypeError, match="AdditiveRanker"):
             model.learn_one(x, y)
     with pytest.raises(TypeError, match="context"):
