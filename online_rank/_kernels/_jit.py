@@ -8,6 +8,7 @@ call it, one of them compiles it and the others wait. Either way the GIL is rele
 
 import contextlib
 import functools
+import gc
 import os
 import sys
 import time
@@ -35,6 +36,9 @@ _REMEDY = "set NUMBA_CACHE_DIR to a folder of this user, or run `online-rank war
 
 #: Seconds that a process waits for another one that compiles the same kernel, and between two looks.
 _PATIENCE, _POLL = 120.0, 0.02
+
+#: Objects that are made between two collections while numba compiles.
+_ALLOCATIONS = 100_000
 
 
 class Kernel:
@@ -145,10 +149,14 @@ def _dispatcher(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     import numba
 
     _teach_numba()
-    pipeline, cache_class = _ways("no_cpython_wrapper" in options)
+    called_by_kernels = "no_cpython_wrapper" in options
+    pipeline, cache_class = _ways(called_by_kernels)
     dispatcher: Any = numba.njit(**{**_OPTIONS, **options, **pipeline})(function)
     if dispatcher is function:  # NUMBA_DISABLE_JIT
         return dispatcher
+    _hasten(dispatcher)
+    if not called_by_kernels:
+        _give_kernels(dispatcher, functools.cache(lambda: _dispatcher(function, {**options, **_NO_WRAPPERS})))
     try:
         cache = cache_class(function)
     except RuntimeError:
@@ -171,6 +179,68 @@ def _dispatcher(function: Callable[..., Any], options: dict[str, Any]) -> Any:
 
         dispatcher.compile = compile_in_turn
     return dispatcher
+
+
+def _hasten(dispatcher: Any) -> None:
+    """Let numba compile a kernel in less time."""
+    from numba.core import types
+
+    template, compile_, flags_class = dispatcher.get_call_template, dispatcher.compile, _flags_class()
+
+    def template_of_variables(args: Any, kws: Any) -> Any:
+        # For a constant, numba would compile another version. LLVM makes one of this version where it pays.
+        return template(tuple(map(types.unliteral, args)), {name: types.unliteral(kind) for name, kind in kws.items()})
+
+    def customised(flags: Any) -> Any:
+        found = flags_class(flags)
+        # numba compiles its own functions for each set of flags of their callers. `linked` makes no wrapper all the same.
+        found.no_cpython_wrapper = False
+        return found
+
+    def compile_with_little_collecting(signature: Any) -> Any:
+        with _collecting_rarely():
+            return compile_(signature)
+
+    dispatcher.get_call_template, dispatcher.compile = template_of_variables, compile_with_little_collecting
+    dispatcher._compiler._customize_flags = customised
+
+
+def _give_kernels(dispatcher: Any, version: Callable[[], Any]) -> None:
+    """Let kernels that call an entry take a version of it without separate machine code."""
+    dispatcher.get_call_template = lambda args, kws: version().get_call_template(args, kws)
+    dispatcher.get_overload = lambda signature: version().get_overload(signature)
+
+
+@functools.cache
+def _flags_class() -> Any:
+    """The class of a kernel's flags: numba compares all of them each time that it looks up what it compiled."""
+    from numba.core.compiler import Flags
+
+    defaults = {name: option.default for name, option in Flags.options.items()}
+
+    class QuickFlags(Flags):
+        __slots__ = ()
+
+        def values(self) -> dict[str, Any]:
+            return defaults | self._values
+
+    return QuickFlags
+
+
+@contextlib.contextmanager
+def _collecting_rarely() -> Iterator[None]:
+    """Let Python look for garbage rarely: nearly all that numba makes is in use until the kernel is compiled."""
+    from numba.core.compiler_lock import global_compiler_lock
+
+    # One thread at a time, so that each gives back what it found.
+    with global_compiler_lock:
+        before = gc.get_threshold()
+        if before[0] > 0:
+            gc.set_threshold(max(before[0], _ALLOCATIONS), *before[1:])
+        try:
+            yield
+        finally:
+            gc.set_threshold(*before)
 
 
 @functools.cache

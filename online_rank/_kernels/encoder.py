@@ -2,10 +2,10 @@
 
 import math
 
-from online_rank._kernels._jit import kernel
+from online_rank._kernels._jit import leaf
 
 
-@kernel
+@leaf
 def standardised(y, target):
     """target = (y - mean) / deviation within a query; False when all grades are the same (target is then 0)."""
     m = y.shape[0]

@@ -6,15 +6,18 @@ function is optimised alone. Its intermediate code, with the code of what it cal
 these as ever. Results have the same bits.
 """
 
+import operator
 from typing import Any
 
 import llvmlite.binding as llvm
 from numba import _dynfunc  # type: ignore[attr-defined]
-from numba.core import compiler
+from numba.core import cgutils, compiler, config, types
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler_machinery import register_pass
+from numba.core.lowering import Lower
 from numba.core.typed_passes import NativeLowering
+from numba.np.arrayobj import fix_integer_index, load_item, store_item
 
 
 class _Library(JITCodeLibrary):
@@ -25,8 +28,13 @@ class _Library(JITCodeLibrary):
         module.data_layout = self._codegen._data_layout
 
     def finalize(self) -> None:
-        # Reference counts of arrays must go before the function is part of a larger one, where fewer of them can.
-        passes, builder = self._codegen._module_pass_manager(slp_vectorize=False)
+        # Reference counts of arrays must go before the function is part of a larger one, where fewer of them can. Loops are
+        # unrolled and vectorised in the larger one, where more is known about them: here that would double its code.
+        tuning = llvm.create_pipeline_tuning_options(speed_level=config.OPT)  # type: ignore[attr-defined]
+        tuning.loop_unrolling = tuning.loop_vectorization = tuning.slp_vectorization = False
+        builder = llvm.create_pass_builder(self._codegen._tm, tuning)
+        passes = builder.getModulePassManager()
+        passes.add_refprune_pass()
         passes.run(self._final_module, builder)
         self._finalize_dynamic_globals()
         self._finalized = True
@@ -58,14 +66,89 @@ def _nothing_to_call(fndesc: Any, environment: Any, library: _Library) -> Any:
     return _dynfunc.make_function(fndesc.lookup_module(), fndesc.qualname, "", 0, environment, (library,))
 
 
+#: Operators that numba writes in one way, whether an operand is a constant or not.
+_OF_NUMBERS = {
+    operator.add, operator.sub, operator.mul, operator.truediv, operator.lt, operator.le, operator.gt, operator.ge, operator.eq,
+    operator.ne, operator.iadd, operator.isub, operator.imul, operator.itruediv,
+}  # fmt: skip
+
+
+class _Lower(Lower):
+    """Writes most of a kernel by a short way: elements of arrays, and sums, products and comparisons of numbers.
+
+    numba would come to the same instructions after looking for slices, broadcasts and operators with constants.
+    """
+
+    def lower_getitem(self, resty: Any, expr: Any, value: Any, index: Any, signature: Any) -> Any:
+        """value[index]"""
+        place = self._place(value, index, signature.args)
+        if place is None:
+            return super().lower_getitem(resty, expr, value, index, signature)
+        element = load_item(self.context, self.builder, signature.args[0], place)
+        return self.context.cast(self.builder, element, signature.args[0].dtype, resty)
+
+    def lower_setitem(self, target_var: Any, index_var: Any, value_var: Any, signature: Any) -> Any:
+        """target[index] = value"""
+        kind = self.typeof(value_var.name)
+        place = self._place(target_var, index_var, signature.args) if isinstance(kind, types.Number | types.Boolean) else None
+        if place is None:
+            return super().lower_setitem(target_var, index_var, value_var, signature)
+        array, _, given = signature.args
+        value = self.context.cast(self.builder, self.loadvar(value_var.name), kind, given)
+        value = self.context.cast(self.builder, value, given, array.dtype)
+        return store_item(self.context, self.builder, array, value, place)
+
+    def lower_binop(self, resty: Any, expr: Any, op: Any) -> Any:
+        """lhs op rhs"""
+        operands = expr.lhs, expr.rhs
+        kinds = [self.typeof(each.name) for each in operands]
+        if op not in _OF_NUMBERS or not all(isinstance(kind, types.Integer | types.Float) for kind in kinds):
+            return super().lower_binop(resty, expr, op)
+        signature, values = self.fndesc.calltypes[expr], []
+        for each, kind, wanted in zip(operands, kinds, signature.args, strict=True):
+            values.append(self.context.cast(self.builder, self.loadvar(each.name), kind, wanted))
+        function = self.context.typing_context.resolve_value_type(op)
+        result = self.context.get_function(function, signature)(self.builder, values)
+        return self.context.cast(self.builder, result, signature.return_type, resty)
+
+    def _place(self, array_var: Any, index_var: Any, kinds: Any) -> Any:
+        """The address of an element; None if the array is not a plain one of numbers, or the index is not for one element."""
+        array, kind = kinds[0], self.typeof(index_var.name)
+        indices = getattr(kind, "types", (kind,))
+        if (
+            type(array) is not types.Array
+            or not isinstance(array.dtype, types.Number)
+            or array.ndim != len(indices)
+            or not all(isinstance(each, types.Integer) for each in indices)
+            or self.context.enable_boundscheck
+        ):
+            return None
+        builder, model = self.builder, self.context.data_model_manager[array]
+        value, index = self.loadvar(array_var.name), self.loadvar(index_var.name)
+        values = cgutils.unpack_tuple(builder, index) if hasattr(kind, "types") else [index]
+        shape = cgutils.unpack_tuple(builder, model.get(builder, value, "shape"))
+        strides = cgutils.unpack_tuple(builder, model.get(builder, value, "strides")) if array.layout == "A" else []
+        at = [
+            fix_integer_index(self.context, builder, types.unliteral(each), i, n)
+            for each, i, n in zip(indices, values, shape, strict=True)
+        ]
+        data = model.get(builder, value, "data")
+        return cgutils.get_item_pointer2(self.context, builder, data, shape, strides, array.layout, at)
+
+
 @register_pass(mutates_CFG=True, analysis_only=False)
 class _Lowering(NativeLowering):
     _name = "online_rank_lowering"
 
+    @property
+    def lowering_class(self) -> Any:
+        """What writes the intermediate code."""
+        return _Lower
+
     def run_pass(self, state: Any) -> bool:
         """From typed code to intermediate code."""
         state.library = _Library(state.targetctx.codegen(), state.func_id.func_qualname)
-        state.flags.no_compile = True
+        state.flags.no_compile = state.flags.no_cpython_wrapper = True
         super().run_pass(state)
         lowered = state["cr"]
         function = _nothing_to_call(lowered.fndesc, lowered.env, state.library)
@@ -86,6 +169,10 @@ class Pipeline(compiler.CompilerBase):
 
 
 class _Results(CompileResultCacheImpl):
+    def get_filename_base(self, fullname: Any, abiflags: Any) -> Any:
+        """Name of the files; an entry that kernels call has others for Python."""
+        return f"{super().get_filename_base(fullname, abiflags)}.linked"
+
     def reduce(self, cres: Any) -> Any:
         """What can be pickled of a result."""
         cres.fndesc.typemap = cres.fndesc.calltypes = None

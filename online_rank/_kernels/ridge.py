@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from online_rank._kernels._jit import kernel, leaf
+from online_rank._kernels._jit import inner, kernel, leaf
 from online_rank._kernels.arrays import all_finite, copy_to
 from online_rank._kernels.dense import score_with_norms
 from online_rank._kernels.encoder import standardised
@@ -21,19 +21,19 @@ from online_rank._kernels.rounds import write_round
 _EIGHT = 8
 
 
-@kernel
+@leaf
 def padded(n, multiple):
     """The smallest multiple that is at least n."""
     return (n + multiple - 1) // multiple * multiple
 
 
-@kernel
+@leaf
 def _row_start(r, d):
     """The index of entry (r, c) of an upper triangle, minus c."""
     return r * d - (r * (r + 1)) // 2
 
 
-@kernel
+@inner
 def centre(X, factor, out):
     """out = factor (X - the means of its columns), both (m, d); exactly 0 for constant columns."""
     m, d = X.shape
@@ -56,7 +56,7 @@ def _fade_and_add(keep, old, factor, new, out):
         out[c] = keep * old[c] + factor * new[c]
 
 
-@kernel
+@inner
 def aligned(n, width):
     """An array (n, width) aligned to cache lines, as are its rows if `width` is a multiple of 8."""
     room = np.empty(n * width + _EIGHT)
@@ -123,7 +123,7 @@ def _subtract_scaled(a, x, out):
         out[c] -= a * x[c]
 
 
-@kernel
+@leaf
 def _decompose(gram, ridge, sums, factor):
     """Cholesky's decomposition gram + ridge I = U' U, eight rows of U at a time; False if a pivot is not positive.
 

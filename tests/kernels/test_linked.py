@@ -1,5 +1,6 @@
 """Functions that only kernels call have no separate machine code, also when they come from numba's cache."""
 
+import gc
 import importlib
 import sys
 
@@ -25,6 +26,37 @@ def squares(values):
 @kernel
 def total(values):
     return squares(values).sum() + square(1.0)
+
+@kernel
+def twice(values):
+    return 2.0 * total(values)
+
+@leaf
+def times(x, n):
+    found = 1.0
+    for i in range(n):
+        found *= x
+    return found
+
+@kernel
+def power(x, n):
+    return times(x, n) * times(x, 3)
+
+@inner
+def elements(a, b, u, out):
+    total = 0.0
+    for i in range(a.shape[0]):
+        total += a[i] * b[-1, i] + b[i % 2, np.uint64(i % 3)] + out[u[i]] / (i + 1)
+        b[0, i] = i
+        out[i] = total
+        out[-1] = 3
+        out[0] = total > 1.0
+        u[i] = 250 + i
+    return total
+
+@kernel
+def use_elements(a, b, u, out):
+    return elements(a, b, u, out)
 """
 
 
@@ -68,3 +100,47 @@ def test_what_another_process_compiled_is_linked_too(module):
     assert _dispatcher(second.square).stats.cache_hits.total() == 1
     assert second.total(np.array([1.0, 2.0])) == 6.0
     assert _dispatcher(second.total).stats.cache_hits.total() == 1
+
+
+@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="needs numba")
+def test_constants_and_variables_share_one_version(module):
+    module = module()
+    assert module.power(2.0, 1) == 2.0 * 2.0 * 2.0 * 2.0
+    assert len(_dispatcher(module.times).overloads) == 1
+
+
+@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="needs numba")
+def test_an_entry_is_linked_where_kernels_call_it(module):
+    module = module()
+    assert module.twice(np.array([1.0, 2.0])) == 2.0 * (1.0 + 4.0 + 1.0)
+    # Its machine code is for Python, which has not called it.
+    assert not _dispatcher(module.total).overloads
+    assert module.total(np.array([1.0, 2.0])) == 1.0 + 4.0 + 1.0
+    # Both are found in the cache.
+    again = importlib.reload(module)
+    assert again.twice(np.array([1.0, 2.0])) == 12.0
+    assert again.total(np.array([1.0, 2.0])) == 6.0
+    assert _dispatcher(again.total).stats.cache_hits.total() == 1
+
+
+@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="needs numba")
+@pytest.mark.parametrize("step", [1, 2])
+def test_elements_are_those_that_numba_reads_and_writes(module, step):
+    """At places of each kind: negative, unsigned, constant, of slices; with values that are converted."""
+
+    def arrays():
+        rng = np.random.default_rng(0)
+        b, u = rng.random((2, 8)).astype(np.float32), rng.integers(0, 8, 8).astype(np.uint8)
+        return rng.random(8)[::step], b[:, ::step], u[::step], rng.random(300)
+
+    by_kernel, by_numba, module = arrays(), arrays(), module()
+    assert module.use_elements(*by_kernel) == numba.njit(module.elements.py_func)(*by_numba)
+    for one, other in zip(by_kernel, by_numba, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="needs numba")
+def test_garbage_is_collected_as_before_once_a_kernel_is_compiled(module):
+    before = gc.get_threshold()
+    assert module().total(np.array([1.0])) == 2.0
+    assert gc.get_threshold() == before
