@@ -3,7 +3,6 @@
 import itertools
 import math
 import time
-from typing import Any
 
 import numpy as np
 
@@ -20,9 +19,7 @@ from online_rank import (
     evaluate,
     read,
 )
-from online_rank.base import ranker_of
 from online_rank.intervals import LossInterval
-from online_rank.rankers.hedge import choose, shares_of
 from online_rank.stream.synth import Drifting, NoisyTeacher
 
 ORDERS = 3
@@ -37,41 +34,6 @@ def streams() -> dict[str, list[list[tuple[np.ndarray, np.ndarray]]]]:
     for name, make in (("noisy teacher", NoisyTeacher), ("drifting", Drifting)):
         found[name] = [list(make(800, seed=seed)) for seed in range(2)]
     return found
-
-
-def blends() -> str:
-    """The loss that blends served, the best fixed blend in hindsight, and what the certificate allows (statement 7)."""
-    rows = [_told(name, orders) for name, orders in streams().items()]
-    return f"`BlendRanker()`, one pass in some orders:\n\n{table(_HEADER, rows)}\n\nCertified is what `certificate_of` says."
-
-
-_HEADER = ("stream", "n", "served", "best fixed blend", "best member", "certified (with Delta, G)", "closed form", "draws",
-           "queries served otherwise than with a constant step")  # fmt: skip
-
-
-def _told(name: str, orders: list[list[tuple[np.ndarray, np.ndarray]]]) -> tuple[Any, ...]:
-    """A row of the table of blends: what default blends served in some orders of a stream."""
-    told = {column: [] for column in ("served", "best", "member", "certified", "closed", "drawn", "differs")}
-    for queries in orders:
-        model, differs = BlendRanker(), 0
-        blend = ranker_of(model)
-        for X, y in queries:
-            shares = shares_of(blend.candidate_losses, blend.candidate_prior, blend.rate)
-            constant = choose(shares, blend.candidates, None)
-            differs += bool(np.any(constant != blend.weights))
-            model.learn_one(X, y)
-        c = bounds.certificate_of(model)
-        if not c.holds:
-            raise SystemExit(f"a certificate fails:\n{c}")
-        for column, value in zip(
-            told,
-            (c.loss, c.facts["least_loss"], c.facts["best_member"][1], c.bound("blend_bound"),
-             c.bound("blend_path_bound"), c.totals["n_drawn"], differs),
-            strict=True,
-        ):  # fmt: skip
-            told[column].append(value)
-    cells = [" / ".join(f"{v:.2f}" for v in told[c]) for c in ("served", "best", "member", "certified", "closed")]
-    return name, c.totals["n_counted"], *cells, sum(told["drawn"]), sum(told["differs"])
 
 
 def before() -> str:

@@ -43,7 +43,6 @@ CATALOGUE: dict[str, list[Entry]] = {
         Entry("Every theorem", "0 to the number of streams", "30 minutes", reason="half an hour of streams"),
         Entry("Intervals of", "the number of the law", "10 minutes", reason="ten minutes of runs"),
         Entry("MQ2008, one pass", _FILES),
-        Entry("The loss that blends served,", "0 and 1, orders of the files", "5 minutes"),
         Entry("The batch estimator", "the documents, queries and repetition"),
         _STATEMENTS._replace(title="What certificates say without"),
         _STATEMENTS._replace(title="What blends serve"),
@@ -177,7 +176,7 @@ CATALOGUE: dict[str, list[Entry]] = {
         Entry("Processor time", "0", "1 minute", times=True),
         Entry("Where the cosine", "0", "1 minute"),
         Entry("Tastes", "0 to 4", "5 minutes"),
-        Entry("", "orders 0 to 2; runs 0 to 9", "10 minutes", reason="vectors of two dictionaries are needed"),
+        Entry("", "orders 0 to 2; runs 0 to 19", "10 minutes", reason="vectors of two dictionaries are needed"),
     ],
     "year": [Entry("", "1000 + the day, 1 for the world", "2 hours", reason="hours of training, night by night")],
 }

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks._common import environment, table
-from online_rank import AdditiveRanker, BlendRanker
+from online_rank import AdditiveRanker
 from online_rank.export import export
 
 _MODELS: dict[str, Callable[[], Any]] = {
@@ -20,8 +20,6 @@ _MODELS: dict[str, Callable[[], Any]] = {
     "AdditiveRanker(relative=False)": lambda: AdditiveRanker(relative=False),
     "AdditiveRanker(trees=0)": lambda: AdditiveRanker(trees=0),
     "AdditiveRanker()": AdditiveRanker,
-    "BlendRanker(relative=False)": lambda: BlendRanker(relative=False),
-    "BlendRanker()": BlendRanker,
 }
 #: Documents and features of a query; rounds of turns; LightGBM's trees.
 _SIZES, _ROUNDS, _TREES = ((20, 46), (120, 136), (150, 136)), 3, 300

@@ -3,7 +3,7 @@
     python -m benchmarks.bounds [SECTION ...]
 
 Sections: counterexample, attained, separable, file, theorems, intervals, interval, limits, tightness, hedging, curves, trees,
-blends, before, counterexample_of_blends, pairs, exchanges, swaps, generalisation.
+before, counterexample_of_blends, pairs, exchanges, swaps, generalisation.
 
 Writes a table (benchmarks/results/bounds.md) and figures (benchmarks/results/bounds_*.png). Every section is written as soon as
 it is measured, in place of the one that the page has.
@@ -18,7 +18,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 from benchmarks._bounds_batch import generalisation
-from benchmarks._bounds_blends import before, blends, counterexample_of_blends, pairs, tightness
+from benchmarks._bounds_blends import before, counterexample_of_blends, pairs, tightness
 from benchmarks._bounds_clicks import exchanges
 from benchmarks._bounds_intervals import intervals
 from benchmarks._bounds_streams import curves, hedging, limits, trees
@@ -333,7 +333,7 @@ def _least_f(block: tuple[np.ndarray, np.ndarray, np.ndarray]) -> str:
 
 
 SECTIONS = (
-    counterexample, attained, separable, file, theorems, intervals, interval, limits, tightness, hedging, curves, trees, blends,
+    counterexample, attained, separable, file, theorems, intervals, interval, limits, tightness, hedging, curves, trees,
     before, counterexample_of_blends, pairs, exchanges, swaps, generalisation,
 )  # fmt: skip
 

@@ -19,7 +19,6 @@ from benchmarks._development import STREAMS, Query, parts_of
 from benchmarks._kept import Kept, add_keep
 from online_rank import (
     AdditiveRanker,
-    BlendRanker,
     MaxAbsStreamScaler,
     PerceptronRanker,
     StreamQuantileMap,
@@ -34,7 +33,6 @@ Scores = Callable[[Any], Any]
 DEFAULT, LIGHTGBM = "default: AdditiveRanker()", "LightGBM"
 CONTESTANTS: dict[str, Callable[[], Any]] = {
     DEFAULT: AdditiveRanker,
-    "BlendRanker()": BlendRanker,
     "map \\| PerceptronRanker()": lambda: StreamQuantileMap() | PerceptronRanker(),
     "scaler \\| PerceptronRanker()": lambda: StreamScaler() | PerceptronRanker(),
 }

@@ -6,7 +6,7 @@ All learn the same queries with raw features, in turns of 100: `PerceptronRanker
 `StreamQuantileMap() | PerceptronRanker()`, and `AdditiveRanker()`. Processor time of the thread; the ratio is the median over
 turns after the first 300 queries, and the ratio of all time spent, sketches of the first queries included.
 
-`--others` measures the default and the blend next to learners of `benchmarks.throughput`, of other libraries, and replaces this
+`--others` measures the default next to learners of `benchmarks.throughput`, of other libraries, and replaces this
 section of the page.
 """
 
@@ -22,7 +22,7 @@ import numpy as np
 from benchmarks import _contestants as who
 from benchmarks._common import environment, parser, save, table
 from benchmarks._data import Queries as Block
-from online_rank import AdditiveRanker, BlendRanker, PerceptronRanker, StreamQuantileMap
+from online_rank import AdditiveRanker, PerceptronRanker, StreamQuantileMap
 from online_rank.stream import WebLike
 
 Queries = list[tuple[np.ndarray, np.ndarray]]
@@ -61,7 +61,6 @@ WAYS: dict[str, Callable[[Any, Queries], None]] = {
 #: Who is measured with `--others`, and on at most how many queries.
 OTHERS = {
     "AdditiveRanker()": (who.learn_many(AdditiveRanker), 1500),
-    "BlendRanker()": (who.learn_many(BlendRanker), 1500),
     "LightGBM lambdarank, 100 trees": (who.lightgbm, 1500),
     "Vowpal Wabbit --csoaa_ldf m": (who.vowpal_wabbit("--csoaa_ldf m"), 1500),
     "river LogisticRegression, learn_many, 120 pairs": (who.river_frames, 300),

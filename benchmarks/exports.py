@@ -34,7 +34,6 @@ from benchmarks._kept import Kept, add_keep
 from online_rank import (
     AdditiveRanker,
     BlendRanker,
-    BoostedRanker,
     ClickPerceptron,
     DirectRanker,
     GradientRanker,
@@ -66,15 +65,12 @@ RANKERS: dict[str, Callable[[], Any]] = {
     "ClickPerceptron": ClickPerceptron,
     "FixedRanker": lambda: FixedRanker({name: 1.0 + j % 3 for j, name in enumerate(NAMES)}),
     "DirectRanker": lambda: DirectRanker(hidden=(8,), dtype="float64"),
-    "BoostedRanker": lambda: BoostedRanker(depth=3, window=32),
     "KernelPerceptronRanker": lambda: KernelPerceptronRanker(budget=20),
     "PairwiseRanker": lambda: PairwiseRanker(linear_model.LogisticRegression()),
     "PointwiseRanker": lambda: PointwiseRanker(linear_model.LinearRegression()),
     "LossTracker": lambda: LossTracker(PerceptronRanker()),
     "AdditiveRanker": AdditiveRanker,
     "AdditiveRanker, relative=False": lambda: AdditiveRanker(relative=False),
-    "BlendRanker": BlendRanker,
-    "BlendRanker, relative=False": lambda: BlendRanker(relative=False),
 }
 FRONTS: dict[str, Callable[[], list[Any]]] = {
     "alone": list,
@@ -85,7 +81,7 @@ FRONTS: dict[str, Callable[[], list[Any]]] = {
 #: Targets that see a whole query; all others see one document at a time, so all documents are scored at once.
 _OF_QUERIES = ("c", "json", "onnx")
 _DATABASES = ("duckdb", "postgresql")
-_OF_RAW = tuple(name for name in RANKERS if name.startswith(("Additive", "Blend")))
+_OF_RAW = tuple(name for name in RANKERS if name.startswith("Additive"))
 
 
 class Cell(NamedTuple):

@@ -12,7 +12,7 @@ from lightgbm import LGBMRanker
 
 from benchmarks._common import RESULTS, environment, parser, save
 from benchmarks._experiments import add_experiment, compared, run
-from online_rank import AdditiveRanker, BlendRanker, PerceptronRanker, StreamQuantileMap, plot
+from online_rank import AdditiveRanker, PerceptronRanker, StreamQuantileMap, plot
 from online_rank.evaluate import Experiment, Retrained
 from online_rank.stream import WebLike
 
@@ -25,7 +25,6 @@ def experiment(days: int, queries: int, seeds: int) -> Experiment:
     models = {
         "AdditiveRanker()": AdditiveRanker(),
         "AdditiveRanker(trees=0)": AdditiveRanker(trees=0),
-        "BlendRanker()": BlendRanker(),
         "map | PerceptronRanker()": StreamQuantileMap() | PerceptronRanker(),
         LIGHTGBM: Retrained(trees, every=queries, window=DAYS_KEPT * queries),
     }

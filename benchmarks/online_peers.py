@@ -21,7 +21,7 @@ from benchmarks._common import environment, parser, save, table
 from benchmarks._contestants import PAIRS
 from benchmarks._data import LIGHTGBM, MQ2008, Fold, folds, known_folders, offsets_of, shuffled
 from benchmarks.quality import each_ndcg
-from online_rank import AdditiveRanker, BlendRanker, PerceptronRanker, StreamScaler
+from online_rank import AdditiveRanker, PerceptronRanker, StreamScaler
 from online_rank.evaluate import Spread
 
 REFERENCE = "AdditiveRanker()"
@@ -160,7 +160,6 @@ def _scikit(scaled: bool, **options: Any) -> Callable[[np.random.Generator], Lea
 
 CONTESTANTS: dict[str, Callable[[np.random.Generator], Learner]] = {
     REFERENCE: lambda rng: Ours(AdditiveRanker()),
-    "BlendRanker()": lambda rng: Ours(BlendRanker()),
     "StreamScaler() | PerceptronRanker()": lambda rng: Ours(StreamScaler() | PerceptronRanker()),
     "river LogisticRegression(), raw": _river(None, scaled=False),
     "river StandardScaler | LogisticRegression()": _river(None, scaled=True),

@@ -23,8 +23,6 @@ from benchmarks._data import LIGHTGBM, MQ2008, Fold, folds, known_folders, offse
 from benchmarks._kept import Kept, add_keep
 from online_rank import (
     AdditiveRanker,
-    BlendRanker,
-    BoostedRanker,
     DirectRanker,
     GradientRanker,
     PerceptronRanker,
@@ -50,9 +48,7 @@ ONLINE: dict[str, Callable[[], Ranker]] = {
     "map | DirectRanker()": lambda: StreamQuantileMap() | DirectRanker(seed=0),
     "map | PerceptronRanker()": lambda: StreamQuantileMap() | PerceptronRanker(),
     "map | RidgeRanker()": lambda: StreamQuantileMap() | RidgeRanker(),
-    "map | BoostedRanker()": lambda: StreamQuantileMap() | BoostedRanker(),
     "AdditiveRanker()": lambda: AdditiveRanker(),
-    "BlendRanker()": lambda: BlendRanker(),
 }
 
 

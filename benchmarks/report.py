@@ -54,7 +54,7 @@ class Part(NamedTuple):
 
 SHOWN = {
     "default": Part(
-        rows=("default: *", "BlendRanker()", "map | PerceptronRanker()", "scaler | *", "LightGBM"),
+        rows=("default: *", "map | PerceptronRanker()", "scaler | *", "LightGBM"),
         columns=("", "mq2008", "lightgbm", "additive", "forest", "linear", "yeast", "text", "drifting"),
     ),
     "quality": Part(
@@ -64,7 +64,6 @@ SHOWN = {
             "map | PerceptronRanker()",
             "map | RidgeRanker()",
             "AdditiveRanker()",
-            "BlendRanker()",
             "LightGBM*",
             "XGBoost*",
         ),
@@ -239,7 +238,6 @@ HEADLINE = (
     Headline(
         "`AdditiveRanker()`, the default, before it had trees", "AdditiveRanker()", "AdditiveRanker()", "AdditiveRanker()"
     ),
-    Headline("`BlendRanker()`, which blends rankers", "BlendRanker()", "BlendRanker()", "BlendRanker()"),
     Headline("LightGBM", _BATCH, "LightGBM, last 7 days", "LightGBM lambdarank, 100 trees"),
     Headline("Vowpal Wabbit", _WABBIT, _WABBIT, _WABBIT),
     Headline("river, logistic regression on pairs", _RIVER, _RIVER, "river LogisticRegression, learn_many, 120 pairs"),

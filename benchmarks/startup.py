@@ -43,7 +43,6 @@ CASES: dict[str, tuple[str, float | None]] = {
         NAMED + "from online_rank import *; m = HashedFeatures(text=('t',)) | PerceptronRanker()\n"
         "m.learn_one(x, dict(p=0, q=1, r=2, s=0)); m.rank_one(x)", 1.5,
     ),
-    "`BlendRanker()`": (QUERY + "from online_rank import BlendRanker; model = BlendRanker()\n" + LEARN, 1.5),
     "`DirectRanker()`": (QUERY + "from online_rank import DirectRanker; model = DirectRanker()\n" + LEARN, 1.5),
     "`online-rank demo`": (
         "import sys; sys.argv = ['online-rank', 'demo']; from online_rank.cli import main\n"

@@ -20,7 +20,7 @@ import numpy as np
 from benchmarks._common import RESULTS, environment, parser, save, table
 from benchmarks.online_peers import CONTESTANTS as PEERS
 from benchmarks.online_peers import Learner
-from online_rank import AdditiveRanker, BlendRanker, PerceptronRanker, StreamQuantileMap, measure
+from online_rank import AdditiveRanker, PerceptronRanker, StreamQuantileMap, measure
 from online_rank.evaluate import Spread
 from online_rank.stream import WebLike
 
@@ -135,7 +135,6 @@ RIVER, WABBIT = "river StandardScaler | LogisticRegression()", "Vowpal Wabbit --
 
 CONTESTANTS: dict[str, Callable[[], Contestant]] = {
     "AdditiveRanker()": lambda: Along(AdditiveRanker()),
-    "BlendRanker()": lambda: Along(BlendRanker()),
     "map | PerceptronRanker()": lambda: Along(StreamQuantileMap() | PerceptronRanker()),
     RIVER: lambda: Peer(PEERS[RIVER](np.random.default_rng(0))),
     WABBIT: lambda: Peer(PEERS[WABBIT](np.random.default_rng(0))),

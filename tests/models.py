@@ -10,7 +10,6 @@ from river import feature_selection, linear_model, preprocessing, stats
 from online_rank import (
     AdditiveRanker,
     BlendRanker,
-    BoostedRanker,
     ClickBlendRanker,
     ClickCurves,
     ClickPerceptron,
@@ -106,9 +105,8 @@ REGISTRY = {
     "pairwise": lambda: PairwiseRanker(linear_model.LogisticRegression()),
     "ridge": lambda: RidgeRanker(),
     "ridge, half-life": lambda: RidgeRanker("ap", half_life=20.0),
-    "boosted": lambda: BoostedRanker(depth=2, window=12, rate=10.0),
     "blend": lambda: BlendRanker([PerceptronRanker(), StreamScaler() | GradientRanker(), RidgeRanker()]),
-    "blend, default": lambda: BlendRanker(half_life=100.0),
+    "blend, half-life": lambda: BlendRanker([AdditiveRanker(), AdditiveRanker(trees=0)], half_life=100.0),
     "scaler": lambda: StreamScaler(),
     "scaler, means alone": lambda: StreamScaler(with_std=False),
     "largest": lambda: MaxAbsStreamScaler(),
@@ -141,8 +139,8 @@ REGISTRY = {
 
 #: Arguments of classes, by name, that cannot do without, or have more to be tested than their defaults.
 _ARGUMENTS = {
-    "BlendRanker": lambda: [{"rankers": [PerceptronRanker(), StreamScaler() | PerceptronRanker()]}, {"rankers": None}],
-    "BoostedRanker": lambda: [{"depth": 2, "window": 20, "rate": 10.0}],
+    "BlendRanker": lambda: [{"rankers": [PerceptronRanker(), StreamScaler() | PerceptronRanker()]}],
+    "ClickTrees": lambda: [{"depth": 2, "window": 20, "rate": 10.0}],
     "CrossFeatures": lambda: [{"key": "user"}],
     "DeclaredFeatures": lambda: [{"features": ["a", "b"]}, {"features": ["a", "b"], "texts": True}],
     "ExaminedRanker": lambda: [

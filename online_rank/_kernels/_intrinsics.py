@@ -81,13 +81,17 @@ class _Line:
 
     def fetch_ahead(self, j: Any, rows: int) -> None:
         """Have memory fetched that follows, as much of it as four features of `rows` rows take; j features of each are done."""
+        b = self.b
+        done = b.mul(j, ir.Constant(_INT64, rows * self.size))
+        for k in range(0, rows * LANES * self.size, _CACHE_LINE):
+            self.fetch(b.add(done, ir.Constant(_INT64, _BYTES_AHEAD + k)))
+
+    def fetch(self, at: Any) -> None:
+        """Have the cache line fetched that is `at` bytes after the first element."""
         b, byte = self.b, ir.IntType(8).as_pointer()
         kind = ir.FunctionType(ir.VoidType(), [byte, _INT32, _INT32, _INT32])
         prefetch = b.module.declare_intrinsic("llvm.prefetch", [byte], kind)
-        done = b.mul(j, ir.Constant(_INT64, rows * self.size))
-        for k in range(0, rows * LANES * self.size, _CACHE_LINE):
-            place = b.gep(self.start, [b.add(done, ir.Constant(_INT64, _BYTES_AHEAD + k))])
-            b.call(prefetch, [place, *(ir.Constant(_INT32, of) for of in (_READ, _INTO_ALL_CACHES, _DATA))])
+        b.call(prefetch, [b.gep(self.start, [at]), *(ir.Constant(_INT32, of) for of in (_READ, _INTO_ALL_CACHES, _DATA))])
 
     def four(self, j: Any) -> Any:
         b = self.b
@@ -147,7 +151,7 @@ def _sums(function: Any, rows: int, vectors: int, n_sums: int, terms: Any, in_tu
     def typed(context: Any) -> Any:
         result = types.float64 if n_sums == 1 else types.UniTuple(types.float64, n_sums)
         if rows:
-            return (lambda X, i: result) if vectors == 0 else (lambda X, i, w: result)
+            return ((lambda X, i: result), (lambda X, i, w: result), (lambda X, i, w, v: result))[vectors]
         return (lambda a: result) if vectors == 1 else (lambda a, b: result)
 
     def lowered(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -179,6 +183,11 @@ def _products_and_squares(b: Any, values: Any) -> list[Any]:
     return _products(b, values) + _squares(b, values[:-1])
 
 
+def _double_products_and_squares(b: Any, values: Any) -> list[Any]:
+    *rows, w, v = values
+    return _products(b, [*rows, w]) + _products(b, [*rows, v]) + _squares(b, rows)
+
+
 def _squared_difference(b: Any, values: Any) -> list[Any]:
     difference = b.fsub(*values)
     return [b.fmul(difference, difference)]
@@ -193,12 +202,24 @@ _sums(primitives.four_row_dots, 4, 1, 4, _products)
 _sums(primitives.four_row_squares, 4, 0, 4, _squares)
 _sums(primitives.row_dot_and_square, 1, 1, 2, _products_and_squares)
 _sums(primitives.two_row_dots_and_squares, 2, 1, 4, _products_and_squares)
+_sums(primitives.two_row_double_dots_and_squares, 2, 2, 6, _double_products_and_squares)
 
 
 def _lowers(function: Any, typed: Any, *kinds: Any) -> Any:
     """Decorates the code of a primitive; `typed` gives the type of its result from the types of its arguments."""
     type_callable(function)(lambda context: typed)
     return lower_builtin(function, *kinds)
+
+
+@_lowers(primitives.fetch, lambda X, i, n: types.void, types.Array, types.Integer, types.Integer)
+def _fetch(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    kinds = signature.args
+    row, n = (context.cast(builder, args[k], kinds[k], types.int64) for k in (1, 2))
+    line = _Line(context, builder, kinds[0], args[0], row)
+    size = builder.mul(n, ir.Constant(_INT64, line.size))
+    with cgutils.for_range_slice(builder, ir.Constant(_INT64, 0), size, ir.Constant(_INT64, _CACHE_LINE)) as (at, _):
+        line.fetch(at)
+    return context.get_dummy_value()
 
 
 @_lowers(

@@ -33,6 +33,8 @@ N_NUMBERS = codes.N_COUNTERS + 7
 TERMS = 64
 #: How many rows of a matrix are added up in float32.
 _TOGETHER = 64
+#: How many numbers of the next rows are fetched ahead, of a matrix with more numbers than the caches near a processor hold.
+_AHEAD, _LARGE = 128, 2**20
 #: Half the distance of float32 numbers next to 1.
 _UNIT = 2.0**-24
 
@@ -45,6 +47,8 @@ def _add_rows(rows, n, factors, scale, t, part):
     rows. These are added up in float64.
     """
     k, whole = t.shape[0], n - n % 8
+    # Every eight rows are eight new sequences, which a processor fetches ahead only after their beginnings.
+    ahead = min(k, _AHEAD) if k * n > _LARGE else 0
     for first in range(0, whole, _TOGETHER):
         for j in range(k):
             part[j] = 0.0
@@ -53,6 +57,8 @@ def _add_rows(rows, n, factors, scale, t, part):
             c, d = np.float32(scale * factors[i + 2]), np.float32(scale * factors[i + 3])
             e, f = np.float32(scale * factors[i + 4]), np.float32(scale * factors[i + 5])
             g, h = np.float32(scale * factors[i + 6]), np.float32(scale * factors[i + 7])
+            for r in range(i + 8, min(i + 16, whole) if ahead > 0 else 0):
+                primitives.fetch(rows, r, ahead)
             for j in range(k):
                 one = (a * rows[i, j] + b * rows[i + 1, j]) + (c * rows[i + 2, j] + d * rows[i + 3, j])
                 other = (e * rows[i + 4, j] + f * rows[i + 5, j]) + (g * rows[i + 6, j] + h * rows[i + 7, j])
@@ -214,15 +220,73 @@ def _write_term(q, z, square, left, right, shares, n, numbers):
 
 
 @inlined
-def _hinges_of_beginning(D, inverse, q, factor, update, work):
-    """F of factor * I on the pairs of an update, whose credit is in the workspace."""
-    m = D.shape[0]
-    cosines, k = np.empty(m), work.reals[at.LISTED_SCORES, :m]
-    score(D, q, inverse, cosines)
-    for i in range(m):
-        cosines[i] *= factor
-    keys_of(cosines, update.graded, 0.0, k, work.reals[at.TERMS, :m])
+def _hinges_of_beginning(scores, update, work):
+    """F of the first matrix, by its scores (m,), on the pairs of an update, whose credit is in the workspace."""
+    m = scores.shape[0]
+    k = work.reals[at.LISTED_SCORES, :m]
+    keys_of(scores, update.graded, 0.0, k, work.reals[at.TERMS, :m])
     return hinge(update, prepare_hinges(update, work), k, work)
+
+
+@leaf
+def _score_learning(D, t, q, factor, lengths, s, first):
+    """s (m,) = the products of documents (m, k) and t (k,); first (m,) = `factor` times those with q, unless it is 0.
+
+    Of documents scaled to length 1. `lengths` (m,) receives the inverse of their lengths. In one pass; returns whether all
+    numbers of the documents are finite.
+    """
+    m = D.shape[0]
+    paired = m - m % 2
+    if factor > 0.0:
+        for i in range(0, paired, 2):
+            s[i], s[i + 1], first[i], first[i + 1], lengths[i], lengths[i + 1] = primitives.two_row_double_dots_and_squares(
+                D, i, t, q
+            )
+    else:
+        for i in range(0, paired, 2):
+            s[i], s[i + 1], lengths[i], lengths[i + 1] = primitives.two_row_dots_and_squares(D, i, t)
+    if m % 2:
+        s[paired], lengths[paired] = primitives.row_dot_and_square(D, paired, t)
+        if factor > 0.0:
+            first[paired] = primitives.row_dot(D, paired, q)
+    finite = True
+    for i in range(m):
+        finite &= math.isfinite(lengths[i])
+        lengths[i] = _inverse(lengths[i])
+    for i in range(m):
+        s[i] *= lengths[i]
+    if factor > 0.0:
+        for i in range(m):
+            first[i] = factor * (first[i] * lengths[i])
+    return finite
+
+
+@leaf
+def _combine_both(D, c, o, rows, z, other):
+    """z and other (k,) = the sums of c_i d_i and of o_i d_i over documents (m, k), in one pass. Returns their squared norms.
+
+    Each is what `_combine_rows` gives, up to rounding.
+    """
+    k = D.shape[1]
+    n = 0
+    for i in range(c.shape[0]):
+        rows[n] = i
+        n += (c[i] != 0.0) | (o[i] != 0.0)
+    z[:] = 0.0
+    other[:] = 0.0
+    for r in range(0, n - 3, 4):
+        i0, i1, i2, i3 = rows[r], rows[r + 1], rows[r + 2], rows[r + 3]
+        c0, c1, c2, c3 = c[i0], c[i1], c[i2], c[i3]
+        o0, o1, o2, o3 = o[i0], o[i1], o[i2], o[i3]
+        for j in range(k):
+            w, x, y, v = np.float64(D[i0, j]), np.float64(D[i1, j]), np.float64(D[i2, j]), np.float64(D[i3, j])
+            z[j] += c0 * w + c1 * x + (c2 * y + c3 * v)
+            other[j] += o0 * w + o1 * x + (o2 * y + o3 * v)
+    for r in range(n - n % 4, n):
+        for j in range(k):
+            z[j] += c[rows[r]] * D[rows[r], j]
+            other[j] += o[rows[r]] * D[rows[r], j]
+    return primitives.sum_of_squares(z), primitives.sum_of_squares(other)
 
 
 @leaf
@@ -234,19 +298,19 @@ def _scaled(c, inverse, scaled):
 
 @kernel
 def learn(
-    D, inverse, q, y, weight, discounts, config, matrix, average, left, right, shares, numbers, n, factor, served, row
+    D, q, y, weight, discounts, config, matrix, average, left, right, shares, numbers, n, factor, served, row
 ):  # fmt: skip
     """Learn from one query.
 
     Parameters
     ----------
-    D, inverse : documents (m, k), and the inverse of their lengths
-    q : (p,) float64, the vector of the query: float32 numbers, of length 1
+    D, q : float32, documents (m, k) and the vector of the query (p,), of any length. Without a query, which has length 0, no
+        document has a vector.
     y, weight : grades (m,), and the sample weight
     discounts, config : as `perceptron.learn` takes them
     matrix, average, left, right, shares, numbers, n : as for `adapt`; `shares` and `numbers` change, and row n of `left` and
         `right` is written
-    factor : kappa, if the matrix began with kappa I, whose losses on the pairs are then added up; otherwise 0
+    factor : kappa, to add up the losses of kappa I on the pairs, if the matrix began with it; otherwise 0
     served : (m,) scores that were served, which decide the pairs; (0,) for the scores of the matrix that learns
     row : (10,) out, a `Round`
 
@@ -258,18 +322,30 @@ def learn(
     p = q.shape[0]
     require(y.shape[0] == m and discounts.shape[0] >= m and n < left.shape[0] and n < right.shape[0] and n < shares.shape[0])
     require(row.shape[0] == 10 and served.shape[0] in (0, m) and left.shape[1] == p and right.shape[1] == k)
-    require(numbers.shape[0] == N_NUMBERS and inverse.shape[0] == m and (factor == 0.0 or p == k))
+    require(numbers.shape[0] == N_NUMBERS)
+    factor = factor if numbers[BEGINNING] > 0.0 else 0.0
+    require(factor == 0.0 or p == k)
     target, rule = settings(config, discounts)
     work = workspace(m)
     s, c = work.reals[at.SCORES, :m], work.reals[at.CREDIT, :m]
-    t, z, other, scaled = np.empty(k), np.empty(k), np.empty(k), np.empty(m)
+    room = np.empty(p + 3 * k + 4 * m)
+    one, t, z, other = room[:p], room[p : p + k], room[p + k : p + 2 * k], room[p + 2 * k : p + 3 * k]
+    per_document = room[p + 3 * k :]
+    lengths, first, scaled, other_scaled = (
+        per_document[:m], per_document[m : 2 * m], per_document[2 * m : 3 * m], per_document[3 * m :]
+    )  # fmt: skip
+    length = unit(q, one)
+    if served.shape[0] > 0:
+        t[:] = 0.0
+    else:
+        adapt(one, matrix, average, left, right, shares, numbers, n, False, t)
+    finite = _score_learning(D, t, one, factor, lengths, s, first) and math.isfinite(length)
     if served.shape[0] > 0:
         copy_to(s, served)
-    else:
-        adapt(q, matrix, average, left, right, shares, numbers, n, False, t)
-        score(D, t, inverse, s)
+    if length == 0.0:
+        lengths[:] = 0.0
     graded = grade_query(target, y, work)
-    if not (graded.levels >= 0 and all_finite(s) and weight >= 0.0 and math.isfinite(weight)):
+    if not (graded.levels >= 0 and finite and all_finite(s) and weight >= 0.0 and math.isfinite(weight)):
         return -1
     if graded.levels < 2:
         write_round(row, 0.0, 0.0, 0.0, 0.0, weight, m, 1.0, 0.0, True)
@@ -280,29 +356,30 @@ def learn(
     of_spread, of_sort = numbers[codes.SPREAD_SQUARES], numbers[codes.SORT_SQUARES]
     if loss > 0.0 and mass > 0.0:
         spare = work.integers[at.SPARE_ITEMS]
-        _scaled(c, inverse, scaled)
-        square = _combine_rows(D, scaled, spare, z)
+        _scaled(c, lengths, scaled)
         if rule.credit == codes.ADAPTIVE:
-            _scaled(work.reals[at.OTHER_CREDIT, :m], inverse, scaled)
-            other_square = _combine_rows(D, scaled, spare, other)
+            _scaled(work.reals[at.OTHER_CREDIT, :m], lengths, other_scaled)
+            square, other_square = _combine_both(D, scaled, other_scaled, spare, z, other)
             share, of_spread, of_sort = share_of_spread(square, other_square, mass, numbers)
             for j in range(k):
                 z[j] = share * z[j] + (1.0 - share) * other[j]
             square = primitives.sum_of_squares(z)
-        square *= primitives.sum_of_squares(q)
+        else:
+            square = _combine_rows(D, scaled, spare, z)
+        square *= primitives.sum_of_squares(one)
         if not (math.isfinite(square) and math.isfinite(mass) and square < 1e60):
             return -1
         if factor > 0.0:
             v = work.reals[at.WEIGHTS, :m]
             update = Update(rule.credit, graded, v, s, offset, scale, share, room_for_pairs(m))
-            compared = _hinges_of_beginning(D, inverse, q, factor, update, work)
+            compared = _hinges_of_beginning(first, update, work)
     # Sums of m terms of float64, whose credits add up to twice the mass; documents have length 1.
     lost = (m + 8) * 2.0**-51 * mass
     numbers[ROUNDED] += lost
     numbers[codes.CAPPED_SQUARES] += (math.sqrt(square) + lost) ** 2 + 2.0 * (offset + rounding_of(p, k, numbers)) * mass
     added = 1 if square > 0.0 else 0
     if added:
-        _write_term(q, z, square, left, right, shares, n, numbers)
+        _write_term(one, z, square, left, right, shares, n, numbers)
     numbers[codes.SPREAD_SQUARES], numbers[codes.SORT_SQUARES] = of_spread, of_sort
     numbers[codes.DOCUMENTS] += m
     numbers[codes.SQUARES] += square
@@ -318,21 +395,25 @@ def learn(
 
 
 @kernel
-def push(D, inverse, q, c, decay, average, left, right, shares, numbers, n):
+def push(D, q, c, decay, average, left, right, shares, numbers, n):
     """Add the update q' z with z = sum of c_i d_i by a credit c (m,) from elsewhere, as from clicks.
 
-    Returns 1 if a term was added, 0 if z is 0; -1 if it is not finite, after which nothing has changed.
+    D and q are as for `learn`. Returns 1 if a term was added, 0 if z is 0; -1 if it is not finite, after which nothing has
+    changed.
     """
     m, k = D.shape
-    require(c.shape[0] == m and inverse.shape[0] == m and left.shape[1] == q.shape[0] and right.shape[1] == k)
+    p = q.shape[0]
+    require(c.shape[0] == m and left.shape[1] == p and right.shape[1] == k)
     require(n < left.shape[0] and n < right.shape[0] and n < shares.shape[0] and numbers.shape[0] == N_NUMBERS)
-    z, scaled, spare = np.empty(k), np.empty(m), np.empty(m + 1, dtype=np.int64)
-    _scaled(c, inverse, scaled)
-    square = _combine_rows(D, scaled, spare, z) * primitives.sum_of_squares(q)
+    one, z, lengths, scaled, spare = np.empty(p), np.empty(k), np.empty(m), np.empty(m), np.empty(m + 1, dtype=np.int64)
+    unit(q, one)
+    norms(D, lengths)
+    _scaled(c, lengths, scaled)
+    square = _combine_rows(D, scaled, spare, z) * primitives.sum_of_squares(one)
     if not (math.isfinite(square) and square < 1e60):
         return -1
     if square > 0.0:
-        _write_term(q, z, square, left, right, shares, n, numbers)
+        _write_term(one, z, square, left, right, shares, n, numbers)
     numbers[codes.SQUARES] += square
     added = 1 if square > 0.0 else 0
     if average.shape[0] > 0:

@@ -82,6 +82,16 @@ def two_row_dots_and_squares(X, i, w):
     return _sums(a * _wide(w), b * _wide(w), a * a, b * b)
 
 
+def two_row_double_dots_and_squares(X, i, w, v):
+    """X_i . w and X_(i + 1) . w, then the same by v, then ||X_i||^2 and ||X_(i + 1)||^2."""
+    a, b, w, v = _wide(X[i]), _wide(X[i + 1]), _wide(w), _wide(v)
+    return _sums(a * w, b * w, a * v, b * v, a * a, b * b)
+
+
+def fetch(X, i, n):
+    """Have the first n numbers of row i of X (m, d) fetched from memory, which is read soon."""
+
+
 def add_scaled_four(target, i, x, source, k):
     """target[i : i + 4] += x source[k : k + 4], for contiguous float64 vectors, in two instructions if there are such."""
     for n in range(LANES):

@@ -1,4 +1,4 @@
-"""Streaming gradient boosting: bins, residuals, histograms, splits and scores of trees.
+"""Streaming gradient boosting: bins, histograms, splits and scores of trees.
 
 A tree of depth D is complete: node k has the children 2 k + 1 and 2 k + 2, and the nodes of level l begin at 2^l - 1. A
 document goes right if its bin is above the node's threshold; a node that is not split sends all documents left.
@@ -9,16 +9,12 @@ import math
 import numpy as np
 
 from online_rank._kernels._jit import kernel, leaf
-from online_rank._kernels.arrays import all_finite, copy_to
-from online_rank._kernels.encoder import standardised
-from online_rank._kernels.fits import require, require_offsets
+from online_rank._kernels.arrays import copy_to
+from online_rank._kernels.fits import require
 from online_rank._kernels.primitives import add_scaled_four
-from online_rank._kernels.workspace import longest_query
 
 # Added to the weight of documents: leaves are shrunk towards 0, leaves of few documents most.
 _SHRINKAGE = 50.0
-# Residuals are clipped to this.
-_LARGEST = 1e6
 # The columns of a growing tree are stored in parts of this many: a power of 2.
 PART = 16
 _SHIFT = 4
@@ -76,32 +72,6 @@ def _score_together(bins, features, thresholds, leaves, keep, rate, nodes, score
             begin = 2 * begin + 1
         for i in range(nodes.shape[0]):
             scores[i] = keep * scores[i] + rate * values[nodes[i] - inner]
-
-
-@kernel
-def residuals(scores, y, weights, offsets, used, first, stop, gh):
-    """What scores still lack of the grades, standardised in the query, for the queries first..stop of a window that are `used`.
-
-    gh : (n, 4) out: weight times residual, and weight, 0 for documents of other queries, and of one grade only; 1 and 0.
-    Residuals are of scores less their mean in the query, and clipped, so that scores stay bounded.
-    """
-    require_offsets(offsets, min(scores.shape[0], y.shape[0], gh.shape[0]))
-    require(0 <= first <= stop < offsets.shape[0] and used.shape[0] >= stop and weights.shape[0] >= stop and gh.shape[1] == 4)
-    target = np.empty(longest_query(offsets[first : stop + 1]))
-    for q in range(first, stop):
-        a, b = offsets[q], offsets[q + 1]
-        m = b - a
-        gh[a:b] = 0.0
-        gh[a:b, 2] = 1.0
-        if not used[q] or not all_finite(scores[a:b]) or not standardised(y[a:b], target[:m]):
-            continue
-        mean = 0.0
-        for i in range(m):
-            mean += scores[a + i] / m
-        for i in range(m):
-            lacking = target[i] - (scores[a + i] - mean)
-            gh[a + i, 0] = weights[q] * min(max(lacking, -_LARGEST), _LARGEST)
-            gh[a + i, 1] = weights[q]
 
 
 @kernel

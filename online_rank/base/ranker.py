@@ -94,6 +94,10 @@ class Ranker(QueryStep):
     #: Other parts of its state whose arrays only that kernel changes in place.
     _in_kernel: Any = ()
 
+    #: Of a ranker that takes vectors, a method (x, y, context): it learns a query of weight 1 that needs no conversion in a
+    #: single kernel, and returns false, after which nothing has changed, for any other.
+    _learn_plain: Any = None
+
     #: Public methods of a subclass that are called while the lock is held, and do not take it.
     _hooks: frozenset[str] = frozenset({"grow", "score", "learn"})
 
@@ -315,13 +319,16 @@ class Ranker(QueryStep):
     ) -> None:
         with self._lock:
             last = self._last_round
-            alone = served is None and context is None and at is None and t is None and self._columns is None
-            plain = alone and type(w) is float and w == 1.0
-            if plain and last is not None and self._learns_atomically:
-                block = plain_query(x, y, self._n_features)
-                # A single kernel is never interrupted, and leaves all as it was where it refuses.
-                if block is not None and self._learn(block, last):
-                    return
+            alone = served is None and at is None and t is None and self._columns is None
+            # A single kernel is never interrupted, and leaves all as it was where it refuses.
+            if alone and last is not None and type(w) is float and w == 1.0:
+                if context is not None:
+                    if self._learn_plain is not None and self._learn_plain(x, y, context):
+                        return
+                elif self._learns_atomically:
+                    block = plain_query(x, y, self._n_features)
+                    if block is not None and self._learn(block, last):
+                        return
             calls.learn_one(self, x, y, w, served=served, context=context, at=at, t=t)
 
     learn_one.__doc__ = calls.learn_one.__doc__

@@ -19,6 +19,7 @@ _NOTE = (
     "The loss is of the rankings by the matrix that learns; the average of matrices serves. Q counts what float32 rounds, "
     "so the bounds hold for the numbers that are stored."
 )
+_NOTE_ON_OTHERS = "Queries without a vector are not part of it: a linear score ranks them."
 
 
 @bound("F(u) + ||u|| sqrt(||w_1||^2 + Q) - <u, w_1>, at u = w_1", of=VectorRanker, runs=_ALONE)
@@ -90,7 +91,7 @@ def run_of_vectors(ranker: VectorRanker, *, moved: bool) -> Run:
     moved
         Whether transformers before it may have learned from each query before it did, which the run does not ask.
     """
-    learner, sums = ranker._learner, ranker._learner.sums
+    learner, sums = ranker.learner, ranker.learner.sums
     norm = learner.beginning
     facts: dict[str, Any] = {
         "loss_of": "of the matrix that learns" + (", on the vectors that were learned" if moved else ""),
@@ -113,4 +114,6 @@ def run_of_vectors(ranker: VectorRanker, *, moved: bool) -> Run:
         unknown["comparator_loss"] = "covers grades, and this one has learned from clicks"
     size = sums.mass + norm * norm + sums.squares
     properties = PLAIN | {"comparator": "none", "beginning": "given" if norm else "zero"}
-    return Run(properties, totals, facts, unknown, size=size, notes=(_NOTE,))
+    both = learner is not ranker.linear and ranker.linear.shape[0]
+    notes = (_NOTE, _NOTE_ON_OTHERS) if both else (_NOTE,)
+    return Run(properties, totals, facts, unknown, size=size, notes=notes)

@@ -4,7 +4,7 @@ from collections.abc import Hashable
 from typing import Any
 
 from online_rank import ClickCurves
-from online_rank.cli.files import behind, histories_of, load_model
+from online_rank.cli.files import behind, histories_of, load_model, tastes_of
 from online_rank.cli.options import Service
 from online_rank.cli.positions import examination_in, with_examination
 from online_rank.cli.train import new_model
@@ -25,7 +25,10 @@ def model_to_serve(options: Service, file: str | None, today: dict[Hashable, flo
     if file is not None:
         model = load_model(file)
     else:
-        histories = histories_of(options.history, examination_in(options.examination))
+        front = [
+            *histories_of(options.history, examination_in(options.examination)),
+            *tastes_of(options.tastes, options.ranker if today is None else "additive"),
+        ]
         begins = new_model(options.measure, options.ranker) if today is None else ClickCurves(today)
-        model = behind(histories, begins)
+        model = behind(front, begins)
     return with_examination(model, options.examination, bool(options.events))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from online_rank.base import abilities_of
+from online_rank.query.names import in_nfc
 from online_rank.storage.files import ModelFileError, is_postgres, load, require_replaceable
 from online_rank.support.registry import of_another_part
 
@@ -82,6 +83,28 @@ def histories_of(given: Sequence[str] | None, examination: Sequence[float] | Non
             remedy = "give names, as in user+brand, and perhaps a half-life: brand=30d"
             raise ValueError(f"--history {text}: {error}; {remedy}") from None
     return made
+
+
+def tastes_of(given: str | None, ranker: str = "additive") -> list[Any]:
+    """The transformer of `--tastes`: the entry that says who asks, and perhaps = with the vector of documents.
+
+    Raises ValueError for no name, and for a ranker that takes no vectors.
+
+    Examples
+    --------
+    >>> [str(step) for step in tastes_of("user=picture")]
+    ["Tastes('user', vector='picture')"]
+    """
+    from online_rank import Tastes
+
+    if given is None:
+        return []
+    user, _, vector = in_nfc(given).partition("=")
+    if not user:
+        raise ValueError(f"--tastes {given}: give a name, as in user, and perhaps the vector of documents: user=picture")
+    if ranker != "additive":
+        raise ValueError(f"--tastes is for --ranker additive, not for {ranker}, which takes no vectors")
+    return [Tastes(user, vector=vector or "embedding")]
 
 
 def require_no_time(histories: Sequence[Any]) -> None:

@@ -44,13 +44,22 @@ Histories = Annotated[
 ]
 
 
+#: Who asks, whose vector is what they engaged with.
+Tasters = Annotated[
+    str | None,
+    value(
+        "NAME",
+        "Rank by what users like: NAME says who asks, in a column or in the context. user=picture for other vectors of "
+        "documents than [bold]embedding[/bold].",
+    ),
+]
+
+
 # Learning from files.
 
 #: The ranker to train.
-Kind = StrEnum("Kind", ["additive", "blend", "perceptron"])
-KINDS = (
-    "additive: curves, trees and words; blend: several rankers, which takes longer; perceptron: linear weights for any engine."
-)
+Kind = StrEnum("Kind", ["additive", "perceptron"])
+KINDS = "additive: curves, trees and words; perceptron: linear weights for any engine."
 
 
 class Training(NamedTuple):
@@ -87,6 +96,7 @@ class Training(NamedTuple):
         value("NAME=KIND", "A column of texts is a text, whose words are learned, a category, or ignored; may be repeated."),
     ] = None
     history: Histories = None
+    tastes: Tasters = None
     shuffle: Annotated[int | None, value("SEED", "Shuffle the queries by this seed, in a buffer of 2,048.", min=0)] = None
     reading: Reading = Reading()
     certify: Annotated[
@@ -256,7 +266,7 @@ LogOrigin = Annotated[Origin | None, value(None, f"Learn from --click-log. {_ORI
 # Services.
 
 #: The ranker of a new service.
-ServedKind = StrEnum("ServedKind", ["additive", "blend", "perceptron", "swap"])
+ServedKind = StrEnum("ServedKind", ["additive", "perceptron", "swap"])
 
 
 class Service(NamedTuple):
@@ -274,6 +284,7 @@ class Service(NamedTuple):
     ] = ServedKind.additive
     measure: Measure = "ndcg@10"
     history: Histories = None
+    tastes: Tasters = None
     checkpoint: Annotated[
         str | None,
         value("DIR", "Folder, or postgresql://HOST/NAME, that keeps everything acknowledged; a restart continues from there."),

@@ -23,6 +23,14 @@ def _names(given: Sequence[str] | None) -> list[str] | None:
     return [name.strip() for text in given for name in text.split(",") if name.strip()] if given else None
 
 
+def _users_of(model: Any) -> list[str]:
+    """The columns that say who asks, for the tastes of a model."""
+    from online_rank import Tastes
+    from online_rank.base import steps_of
+
+    return [step.by for step in (() if model is None else steps_of(model)) if isinstance(step, Tastes)]
+
+
 def _vectors(given: Sequence[str] | None) -> dict[str, str]:
     """Columns of vectors by their names, from NAME=COLUMNS. Raises ValueError."""
     found: dict[str, str] = {}
@@ -103,6 +111,10 @@ class Reading(NamedTuple):
 
         # To look at a file, all of it is read.
         options = self.options | ({"skip_bad": 1.0} if self.dry_run else {})
+        # Who asks is known of the query itself.
+        users = _users_of(model)
+        options["context"] = (*options["context"], *users)
+        options["exclude"] = [name for name in options["exclude"] if name not in users]
         queries = read(list(files), **options, with_ids=with_ids, model=model, words=words)
         if graded and not queries.is_letor and queries.plan.of("grade") is None:
             raise ValueError(f"{files[0]}: a table needs --grade COLUMN")

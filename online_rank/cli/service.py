@@ -45,8 +45,9 @@ def check(context: typer.Context, service: Service) -> None:
     """Raise a usage error for options of a new model together with a MODEL, and for options that need another one."""
     if service.model is not None and is_given(context, "ranker"):
         raise typer.BadParameter(f"--ranker is for a new model; {service.model} has its own")
-    if service.model is not None and service.history:
-        raise typer.BadParameter(f"--history is for a new model: train {service.model} with it")
+    for option, front in (("--history", service.history), ("--tastes", service.tastes)):
+        if service.model is not None and front:
+            raise typer.BadParameter(f"{option} is for a new model: train {service.model} with it")
     for option, given, needed, there in (
         ("--replace-model", service.replace_model, "a MODEL", service.model),
         ("--event", service.event, "a --feedback-window", service.feedback_window),

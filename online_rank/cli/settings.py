@@ -47,7 +47,7 @@ class Settings(Training):
 
     @property
     def signs(self) -> dict[str, int] | None:
-        """The signs of weights. Raises ValueError for one that is not written as NAME=+ or NAME=-, and for a blend."""
+        """The signs of weights. Raises ValueError for one that is not written as NAME=+ or NAME=-."""
         found: dict[str, int] = {}
         for text in self.sign or ():
             name, _, sign = in_nfc(text).rpartition("=")
@@ -55,8 +55,6 @@ class Settings(Training):
                 raise ValueError(f"--sign {text}: give the name of a feature and its sign, as in price=- or clicks=+")
             if found.setdefault(name, _SIGNS[sign]) != _SIGNS[sign]:
                 raise ValueError(f"--sign {text}: {name} has both signs")
-        if found and self.ranker == "blend":
-            raise ValueError("--sign is for curves and for linear weights: a blend has trees, which keep no sign")
         return found or None
 
     @property
@@ -126,6 +124,8 @@ class Settings(Training):
             )
         if self.target is not None:
             of_another_part("require_target")(self.target)
+        if self.target is not None and self.tastes is not None:
+            raise ValueError(f"--for {self.target}: engines keep no tastes of users: leave out --tastes")
         if self.reading.event_time is None:
             require_no_time(histories_of(self.history))
         # The others are compared with their own candidates while they learn.

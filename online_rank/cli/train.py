@@ -19,7 +19,7 @@ from online_rank.cli.advice import LOOKED_AT, advice
 from online_rank.cli.begin_with import begun_with, differences
 from online_rank.cli.beside import in_words, with_trees, with_words, words_in_words
 from online_rank.cli.evaluate import measure_files
-from online_rank.cli.files import behind, check_outputs, declared, histories_of
+from online_rank.cli.files import behind, check_outputs, declared, histories_of, tastes_of
 from online_rank.cli.options import Checkpoints, Measuring, Output
 from online_rank.cli.printing import RANDOM, measured, table
 from online_rank.cli.reading import NO_GRADES, warnings_as_lines
@@ -45,12 +45,10 @@ def new_model(
     `signs` are the signs of features, for curves and linear weights; curves may be `relative` to the query, and `kinds` are the
     kinds of features that were declared, for curves.
     """
-    from online_rank import AdditiveRanker, BlendRanker, PerceptronRanker, StreamScaler, SwapRanker
+    from online_rank import AdditiveRanker, PerceptronRanker, StreamScaler, SwapRanker
 
     if ranker == "additive":
         return AdditiveRanker(measure, relative=relative, signs=signs, kinds=kinds)
-    if ranker == "blend":
-        return BlendRanker(measure=measure, relative=relative)
     if ranker == "swap":
         return behind_map(SwapRanker)
     return StreamScaler() | PerceptronRanker(measure, signs=signs)
@@ -58,7 +56,8 @@ def new_model(
 
 def _new(settings: Settings) -> Any:
     """The model of a run before the first query."""
-    return behind(histories_of(settings.history), _ranker(settings, settings.relative))
+    front = [*histories_of(settings.history), *tastes_of(settings.tastes, settings.ranker)]
+    return behind(front, _ranker(settings, settings.relative))
 
 
 def _ranker(settings: Settings, relative: bool) -> Any:

@@ -55,8 +55,9 @@ def mix(models: Sequence[Any], base: Any = None) -> Any:
     them. With a half-life, which then counts queries of one machine, they are the average of the mixed weights, as if the n-th
     last queries of all machines had come together. Means and variances of `StreamScaler` are pooled by the formula of Chan,
     Golub & LeVeque, and the sums of `RidgeRanker` and `History` add up. All equal the sums of one machine with all documents,
-    up to rounding; keys that left a machine count as in the base. Counters and the account of a `LossTracker` add up. The base
-    counts once. All sums are taken in the order of `models`, so equal models give equal bits.
+    up to rounding; keys that left a machine count as in the base. The taste of a user (`Tastes`) is the mean over the machines
+    that learned from the user. Counters and the account of a `LossTracker` add up. The base counts once. All sums are taken in
+    the order of `models`, so equal models give equal bits.
 
     Parameters
     ----------

@@ -7,11 +7,11 @@ was killed, ends with the same bits.
 """
 
 import copy
+import itertools
 import os
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -67,7 +67,7 @@ def train(
     *,
     event_time: str | None = None,
     shards: int = 4,
-    rounds: int = 8,
+    rounds: int = 4,
     passes: int = 1,
     measure: str | None = "ndcg@10",
     checkpoint: str | os.PathLike[str] | None = None,
@@ -181,7 +181,7 @@ class _Packer:
         table = table.drop_columns(_SHARD).take(np.argsort(parts, kind="stable"))
         n_rounds = len(self.cuts) + 1
         ends = np.cumsum(np.bincount(parts, minlength=n_rounds * self.shards)).tolist()
-        packs = [_pack(table.slice(first, end - first)) for first, end in pairwise([0, *ends])]
+        packs = [_pack(table.slice(first, end - first)) for first, end in itertools.pairwise([0, *ends])]
         columns = [pa.array(packs[k * self.shards : (k + 1) * self.shards], pa.binary()) for k in range(n_rounds)]
         shards = pa.array(range(self.shards), pa.int32())
         return pa.RecordBatch.from_arrays([shards, *columns], ["shard", *map(_column, range(n_rounds))])
@@ -349,12 +349,11 @@ class _Rows:
         """The first rows of the first part that has any, as batches."""
         F, added = self._F, (_ORDER, _HASH, _SHARD)
         kept = type(self._rows.schema)([field for field in self._rows.schema.fields if field.name not in added])
-        for number in range(self._rounds):
-            packs = _of_round(packed, number)
-            shard = packs.agg(F.min("shard")).first()[0]
-            if shard is not None:
-                break
-        return iter(packs.where(packs["shard"] == shard).mapInArrow(_First(self._query), kept).toArrow().to_batches())
+        parts = itertools.product(range(self._rounds), range(self._shards))
+        # Nearly always the first has some. To ask which have any would read the packs of all shards.
+        found = (_of_round(packed, number).where(F.col("shard") == shard) for number, shard in parts)
+        tables = (packs.mapInArrow(_First(self._query), kept).toArrow() for packs in found)
+        return iter(next(table for table in tables if table.num_rows).to_batches())
 
     def cuts(self) -> list[float]:
         """Where the rounds after the first begin, by the order of queries."""

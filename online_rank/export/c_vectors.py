@@ -17,9 +17,9 @@ def _filler(own: VectorField, given: Prepared, name: str, number: int) -> str:
     d, p, k = len(given.texts), own.p, own.k
     called, missing = f"{name}_fill_{number + 1}", "NAN" if given.form.takes_missing else "0.0"
     asked = [(j, column) for j, column in own.columns.items() if column.of_query]
-    alone = [(j, column) for j, column in own.columns.items() if not column.of_query]
+    linear = [(j, column) for j, column in own.columns.items() if not column.of_query]
     tables = "".join(
-        _table(f"{called}_m{j}", column.matrix.ravel().tolist()) for j, column in [*asked, *alone] if column.how != "cosine"
+        _table(f"{called}_m{j}", column.matrix.ravel().tolist()) for j, column in [*asked, *linear] if column.how != "cosine"
     )
     adapt = "".join(_adapted(r, j, column, called, p, k) for r, (j, column) in enumerate(asked))
     each = "".join(
@@ -27,8 +27,9 @@ def _filler(own: VectorField, given: Prepared, name: str, number: int) -> str:
         for r, (j, _) in enumerate(asked)
     )
     each += "".join(
-        f"        x[(size_t)i * {d} + {j}] = length > 0.0 && !asked ? {called}_dot_f(d, {called}_m{j}) / length : {missing};\n"
-        for j, _ in alone
+        f"        x[(size_t)i * {d} + {j}] = length > 0.0{' && !asked' if column.alone else ''} ? "
+        f"{called}_dot_f(d, {called}_m{j}) / length : {missing};\n"
+        for j, column in linear
     )
     query = f"""for (int i = 0; query != NULL && i < {p}; ++i) {{
         size += (double)query[i] * query[i];
@@ -36,7 +37,7 @@ def _filler(own: VectorField, given: Prepared, name: str, number: int) -> str:
     asked = size > 0.0;
     size = asked ? sqrt(size) : 1.0;"""
     dots = _dot(f"{called}_dot", "double", k) if asked else ""
-    dots += _dot(f"{called}_dot_f", "float", k) if alone else ""
+    dots += _dot(f"{called}_dot_f", "float", k) if linear else ""
     room = f", t[{len(asked)}][{k}]" if asked else ""
     text = own.name.replace("*/", "* /")
     return f"""{tables}{dots}

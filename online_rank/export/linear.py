@@ -89,9 +89,7 @@ def linear_form(form: Form) -> LinearForm:
         else:
             raise TypeError(_REASONS[type(layer)])
     if not isinstance(form.head, Linear):
-        raise TypeError(
-            f"{_RANKERS[type(form.head).__name__]} has no linear form: its scores are not a weighted sum of the features"
-        )
+        raise TypeError("trees and networks have no linear form: their scores are not a weighted sum of the features")
     weights, at, used = np.zeros(d), np.zeros(d), factors != 0.0
     at[sources[sources >= 0]] = means[sources >= 0]
     weights[sources[used]] = (form.head.weights * factors)[used]
@@ -99,7 +97,3 @@ def linear_form(form: Form) -> LinearForm:
     if not (np.isfinite(weights).all() and np.isfinite(constant)):
         raise ValueError("weights on raw features are not finite; scale the features down")
     return LinearForm(weights, constant, form.names)
-
-
-#: The rankers that have each kind of head.
-_RANKERS = {"Trees": "BoostedRanker", "Network": "DirectRanker"}

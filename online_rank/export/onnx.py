@@ -215,7 +215,7 @@ def _with_vectors(graph: Graph, given: Prepared) -> str:
         for j, column in own.columns.items():
             t = graph.add("MatMul", unit, column.matrix) if column.of_query else graph.constant(column.matrix[0])
             product = graph.add("Unsqueeze", graph.add("MatMul", D, t), np.array([1]))
-            made.append(graph.add("Where", has_query, np.nan, product) if has_query and not column.of_query else product)
+            made.append(graph.add("Where", has_query, np.nan, product) if has_query and column.alone else product)
             columns.append(j)
     joined = graph.add("Concat", *parts, *made, axis=1)
     joined = _columns(graph, joined, np.argsort(columns), len(columns))

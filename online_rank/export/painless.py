@@ -147,7 +147,7 @@ def _vector(own: VectorField, takes_missing: bool, params: dict[str, Any]) -> It
         if not column.of_query:
             _claim(params, name, column.matrix[0].tolist())
         condition = f"{lacks} || params.{name} == null" if column.of_query else lacks
-        if parameters and not column.of_query:
+        if parameters and column.alone:
             condition = f"{lacks} || params.{next(iter(parameters))} != null"
         yield j, f"{condition} ? {missing} : dotProduct(params.{name}, '{field}') / doc['{field}'].magnitude"
 

@@ -19,8 +19,8 @@ def to_json(model: Any, *, name: str = "online_rank", names: Names = None) -> di
     others. `context` has the same for entries of the query's context, and the columns of its numbers.
 
     `vectors` has, for each vector, how its columns are made: a column is the product of M' u and d, over the length of d, with
-    the matrix M, the vector u of the query, scaled to length 1, and d of the document. "linear" has one row, and a value only
-    if the query has no vector; the others only if it has one. All others are missing.
+    the matrix M, the vector u of the query, scaled to length 1, and d of the document. "linear" and "alone" have one row, and
+    need no u; "alone" is missing if the query has a vector, and the others if it has none.
 
     Parameters
     ----------

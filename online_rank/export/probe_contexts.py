@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from online_rank.export.reading import Prepared
+from online_rank.export.vector_fields import SCORE
 
 #: The share of documents without a vector, and with one of length 0.
 _MISSING, _EMPTY = 0.15, 0.03
@@ -54,8 +55,8 @@ def _asked(given: Prepared, rows: np.ndarray, t: int, rng: np.random.Generator) 
     parameters: dict[str, Any] = {}
     context: dict[str, Any] = {}
     for own in given.vectors:
-        # A VectorRanker that learned with vectors of queries needs one; other models do without in every fifth query.
-        needed = any(column.how == "score" for column in own.columns.values())
+        # A VectorRanker that learned from queries with vectors alone warns of one without; others get one in five without.
+        needed = [column.how for column in own.columns.values()] == [SCORE]
         query = None if not own.p or (t % 5 == 1 and not needed) else _vector(own.p, rng)
         near = None if query is None or own.p != own.k else np.array(query)
         made = [_of_document(own.k, near, rng) for _ in rows]

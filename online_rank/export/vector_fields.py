@@ -16,9 +16,10 @@ from online_rank.base.form import Form, Linear
 from online_rank.preprocessing.vector_columns import VectorColumns, columns_of_vector
 from online_rank.rankers.vectors import VectorRanker
 
-#: What is made of a vector, in the order of `columns_of_vector`, and the score of a `VectorRanker`.
+#: What is made of a vector, in the order of `columns_of_vector`, and the scores of a `VectorRanker`, the second for queries
+#: without a vector.
 HOWS = ("cosine", "learned", "recent", "linear")
-SCORE = "score"
+SCORE, ALONE = "score", "alone"
 
 
 class VectorColumn(NamedTuple):
@@ -27,11 +28,11 @@ class VectorColumn(NamedTuple):
     Attributes
     ----------
     how
-        One of `HOWS`, or `SCORE`.
+        One of `HOWS`, `SCORE`, or `ALONE`.
     parameter
         What an engine calls the vector M' u: letters, digits and underscores.
     matrix
-        M, float64 (p, k), of numbers of single precision; (1, k) if the query has no vector.
+        M, float64 (p, k), of numbers of single precision; (1, k) if it does without the vector of the query.
     """
 
     how: str
@@ -40,8 +41,13 @@ class VectorColumn(NamedTuple):
 
     @property
     def of_query(self) -> bool:
-        """Whether the query has a vector; otherwise the column has a value only without one."""
-        return self.how != "linear" and not (self.how == SCORE and len(self.matrix) == 1)
+        """Whether the column needs the vector of the query."""
+        return self.how not in (HOWS[3], ALONE) and not (self.how == SCORE and len(self.matrix) == 1)
+
+    @property
+    def alone(self) -> bool:
+        """Whether the column has a value only without a vector of the query."""
+        return self.how == ALONE
 
 
 class VectorField(NamedTuple):
@@ -99,7 +105,8 @@ class VectorField(NamedTuple):
         no_query = all(vector is None for vector in parameters.values())
         made = {}
         for j, column in self.columns.items():
-            t: Any = parameters.get(column.parameter) if column.of_query else column.matrix[0] if no_query else None
+            t: Any = column.matrix[0] if not column.of_query and (no_query or not column.alone) else None
+            t = parameters[column.parameter] if column.of_query else t
             made[j] = np.full(len(D), np.nan) if t is None else D @ np.asarray(t)
         return made
 
@@ -108,10 +115,13 @@ def vector_fields(model: Any, form: Form, names: Any) -> list[VectorField]:
     """The vectors of a model whose columns are among the features of its form."""
     places = {name: j for j, name in enumerate(form.names or ())}
     if isinstance(ranker := _vector_ranker(model), VectorRanker):
-        W = _single(ranker.matrix)
-        own = {0: VectorColumn(SCORE, _identifier(ranker.vector, SCORE), W)}
-        field = _renamed(ranker.vector, names)
-        return [VectorField(field, ranker.vector, W.shape[1], len(W) if len(W) > 1 else 0, own)]
+        learners = _learners_of(ranker)
+        own = {
+            j: VectorColumn(how, _identifier(ranker.vector, how), _single(learner.matrix()))
+            for j, (how, learner) in enumerate(learners.items())
+        }
+        p, k = learners[SCORE].shape
+        return [VectorField(_renamed(ranker.vector, names), ranker.vector, k, p if p > 1 else 0, own)]
     found = []
     for part in parts_of(model, VectorColumns):
         for name in part.names:
@@ -123,10 +133,20 @@ def vector_fields(model: Any, form: Form, names: Any) -> list[VectorField]:
 
 
 def form_of_vectors(ranker: VectorRanker) -> Form:
-    """The closed form of a `VectorRanker`: one column, which is its score. Raises ValueError before the first query."""
-    if not ranker.matrix.size:
+    """The closed form of a `VectorRanker`: the sum of its scores for queries with a vector, and for others, which are missing.
+
+    Raises ValueError before the first query.
+    """
+    learners = _learners_of(ranker)
+    if not learners[SCORE].shape[0]:
         raise ValueError("the model has met no vector yet; let it learn before it is exported")
-    return Form((f"{ranker.vector} {SCORE}",), 1, (), Linear(np.ones(1)))
+    return Form(tuple(f"{ranker.vector} {how}" for how in learners), len(learners), (), Linear(np.ones(len(learners))))
+
+
+def _learners_of(ranker: VectorRanker) -> dict[str, Any]:
+    """What learned from queries with a vector, and what learned from others, if both did."""
+    both = ranker.linear is not ranker.learner and ranker.linear.shape[0]
+    return {SCORE: ranker.learner} | ({ALONE: ranker.linear} if both else {})
 
 
 def _vector_ranker(model: Any) -> Any:

@@ -83,7 +83,7 @@ def _field(own: VectorField, number: int, database: str, store: Store | None) ->
             values.append((j, f"{product.format(d, t)} / ({length} * {adapted}.size)"))
         else:
             text = f"{product.format(d, literal.format(_numbers(column.matrix[0])))} / {length}"
-            values.append((j, f"CASE WHEN {adapted}.size IS NULL THEN {text} END" if own.p else text))
+            values.append((j, f"CASE WHEN {adapted}.size IS NULL THEN {text} END" if own.p and column.alone else text))
     return steps, join, values
 
 

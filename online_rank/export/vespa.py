@@ -98,7 +98,7 @@ def _vector(own: VectorField, takes_missing: bool) -> Iterator[tuple[int, str]]:
         else:
             w = ",".join(f"{x:.9g}" for x in column.matrix[0].tolist())
             text = f"sum(tensor<float>(x[{own.k}]):[{w}] * {d}) / {length}"
-            text = f"if(query({own.given}) >= 1, {_MISSING}, {text})" if own.p else text
+            text = f"if(query({own.given}) >= 1, {_MISSING}, {text})" if own.p and column.alone else text
         yield j, text if takes_missing else f"if(isNan({text}) == 1, 0, {text})"
 
 

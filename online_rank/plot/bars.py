@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from online_rank.base import parts_of, serving_chain, steps_of
+from online_rank.base import serving_chain, serving_ranker
 from online_rank.base.explain import Explanation
 from online_rank.bounds import Certificate
 from online_rank.plot._style import COLOURS, DARK, FONT, GREY, bars, listed, number
-from online_rank.rankers.blend import BlendRanker
-from online_rank.rankers.boosted import BoostedRanker
+from online_rank.rankers.click_blend import ClickBlendRanker
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -137,8 +136,7 @@ def importance(model: Any, *, n: int = 15, ax: "Axes | None" = None) -> "Axes":
     Parameters
     ----------
     model
-        A `BoostedRanker`, a `BlendRanker` of one, or a pipeline that ends in one of them: the features are those after the
-        transformers.
+        A `ClickBlendRanker`, or a pipeline that ends in one: the features are those after the transformers.
     n
         How many features.
     ax
@@ -151,16 +149,10 @@ def importance(model: Any, *, n: int = 15, ax: "Axes | None" = None) -> "Axes":
     ValueError
         No tree has split yet.
     """
-    # Of the default blend, by its own features.
-    found = [
-        part.importance
-        for part in parts_of(model)
-        if isinstance(part, BoostedRanker) or (isinstance(part, BlendRanker) and part.importance)
-    ]
-    if not found:
-        raise TypeError(f"{type(steps_of(model)[-1]).__name__} has no trees; a BoostedRanker, and a blend of one, has")
-    gains = found[0]
-    named = gains if isinstance(gains, dict) else {f"column {j}": gain for j, gain in enumerate(gains.tolist())}
+    ranker = serving_ranker(model)
+    if not isinstance(ranker, ClickBlendRanker):
+        raise TypeError(f"{type(ranker).__name__} has no importance of features; a ClickBlendRanker has")
+    named = ranker.importance
     total = sum(named.values())
     if not total > 0.0:
         raise ValueError("there is nothing to draw: no tree has split yet")

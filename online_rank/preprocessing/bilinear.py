@@ -96,6 +96,7 @@ class BilinearLearner(base.Base):
     _schema = Schema(
         _config=Derived(),
         _averages=Derived(),
+        _factor=Derived(),
         _matrix=Array(None, None, dtype="float32"),
         _average=Array(lambda own: len(own._matrix) if own._averages else 0, lambda own: own._matrix.shape[1], dtype="float32"),
         _n_terms=Integer(0, kernels.TERMS - 1),
@@ -118,6 +119,8 @@ class BilinearLearner(base.Base):
         self.credit = credit
         self.certifies = certifies
         self._averages = half_life != 0
+        #: Of the first matrix, whose losses are added up.
+        self._factor = float(kappa) if certifies else 0.0
         code, mass, margin = CREDITS[credit]
         decay = halved(min(1.0 / half_life, 300.0)) if half_life else 1.0
         self._config = np.array([*parse_measure(measure), code, MASSES[mass], margin, decay, 0.0, 0.0])
@@ -142,11 +145,6 @@ class BilinearLearner(base.Base):
     def squares(self) -> float:
         """Sum of the squared norms of the updates and of twice the margins times the masses, rounding included."""
         return float(self._numbers[CAPPED_SQUARES])
-
-    @property
-    def _certifies(self) -> bool:
-        """Whether it adds up the losses of the matrix that it began with."""
-        return self.certifies and self._numbers[kernels.BEGINNING] > 0.0
 
     @property
     def sums(self) -> Sums:
@@ -253,33 +251,62 @@ class BilinearLearner(base.Base):
         return W
 
     def learn(
-        self,
-        D: np.ndarray,
-        inverse: np.ndarray,
-        q: np.ndarray,
-        y: np.ndarray,
-        w: float,
-        row: np.ndarray,
-        served: np.ndarray = _NONE,
-    ) -> bool:  # fmt: skip
-        """Learn one query, and write its round to `row` (10,). Returns false for bad values; nothing has changed then."""
-        if not self._matrix.size:
-            self.begin(len(q), D.shape[1])
-        added = kernels.learn(
-            D, inverse, q, y, w, discounts(len(y)), self._config, self._matrix, self._average, self._left, self._right,
-            self._shares, self._numbers, self._n_terms, self.kappa if self._certifies else 0.0, served, row,
-        )  # fmt: skip
-        return self._added(added)
+        self, D: np.ndarray, vector: np.ndarray, y: np.ndarray, w: float, row: np.ndarray, served: np.ndarray = _NONE
+    ) -> bool:
+        """Learn one query, and write its round to `row` (10,). Returns false for bad values; nothing has changed then.
 
-    def push(self, D: np.ndarray, inverse: np.ndarray, q: np.ndarray, c: np.ndarray) -> bool:
-        """Add an update by a credit (m,) from elsewhere. Returns false if it is not finite, after which nothing has changed."""
+        Documents (m, k) and the vector of the query (p,) are float32, of any length; without a vector of the query, which has
+        length 0, no document has one.
+        """
         if not self._matrix.size:
-            self.begin(len(q), D.shape[1])
-        decay = float(self._config[6])
+            self.begin(len(vector), D.shape[1])
+        if not self._learn_term(D, vector, y, w, row, served):
+            return False
+        if self._n_terms == kernels.TERMS:
+            self._fold()
+        return True
+
+    def learn_plain(self, D: np.ndarray, vector: np.ndarray, y: np.ndarray, row: np.ndarray) -> bool:
+        """Learn one query of weight 1 in a single kernel, as `learn`; `row` (10,) ends in NaN until it is learned.
+
+        Returns false, and nothing has changed, for bad values, or if the terms have to be folded in.
+        """
+        return self._n_terms < kernels.TERMS - 1 and self._learn_term(D, vector, y, 1.0, row, _NONE)
+
+    def _learn_term(
+        self, D: np.ndarray, vector: np.ndarray, y: np.ndarray, w: float, row: np.ndarray, served: np.ndarray
+    ) -> bool:
+        try:
+            added = kernels.learn(
+                D, vector, y, w, discounts(len(y)), self._config, self._matrix, self._average, self._left, self._right,
+                self._shares, self._numbers, self._n_terms, self._factor, served, row,
+            )  # fmt: skip
+        except BaseException:
+            # An interrupt, before the kernel or after it.
+            self._n_terms += int(row[9] == row[9] and row[3] > 0.0)
+            raise
+        if added < 0:
+            return False
+        self._n_terms += added
+        return True
+
+    def push(self, D: np.ndarray, vector: np.ndarray, c: np.ndarray) -> bool:
+        """Add an update by a credit (m,) from elsewhere. Returns false if it is not finite, after which nothing has changed.
+
+        Documents and the vector of the query are as for `learn`.
+        """
+        if not self._matrix.size:
+            self.begin(len(vector), D.shape[1])
         added = kernels.push(
-            D, inverse, q, c, decay, self._average, self._left, self._right, self._shares, self._numbers, self._n_terms
+            D, vector, c, float(self._config[6]), self._average, self._left, self._right, self._shares, self._numbers,
+            self._n_terms,
         )  # fmt: skip
-        return self._added(added)
+        if added < 0:
+            return False
+        self._n_terms += added
+        if self._n_terms == kernels.TERMS:
+            self._fold()
+        return True
 
     def mix(self, shards: Sequence["BilinearLearner"], base: "BilinearLearner") -> None:
         """Become the mean of matrices of one shape, which shards have learned that continued from `base`, or from nothing.
@@ -298,14 +325,6 @@ class BilinearLearner(base.Base):
         self._numbers[kernels.KEPT], self._numbers[kernels.BEGINNING] = 1.0, numbers[0, kernels.BEGINNING]
         self._n_terms = 0
         self._derive()
-
-    def _added(self, added: int) -> bool:
-        if added < 0:
-            return False
-        self._n_terms += added
-        if self._n_terms == kernels.TERMS:
-            self._fold()
-        return True
 
     def _fold(self) -> None:
         """Add the terms to new matrices."""

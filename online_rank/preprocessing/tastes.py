@@ -3,7 +3,8 @@
 import functools
 import json
 import warnings
-from collections.abc import Hashable
+from collections import Counter
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -255,6 +256,34 @@ class Tastes(QueryTransformer):
         else:
             self._sums[slot] = 0.0
         return slot
+
+    def _mix(self, shards: Sequence[Any], base: Any) -> None:
+        """A taste is the mean over the machines that learned from the user; of several lengths of vectors the most frequent."""
+        self._n_queries += sum(shard._n_queries - base._n_queries for shard in shards)
+        self.n_left += sum(shard.n_left - base.n_left for shard in shards)
+        lengths = Counter(shard._sums.shape[1] for shard in shards if shard._slots)
+        k = lengths.most_common(1)[0][0] if lengths else base._sums.shape[1]
+        rows: dict[Hashable, list[np.ndarray]] = {}
+        used: dict[Hashable, int] = {}
+        shards = [shard for shard in shards if shard._sums.shape[1] == k]
+        continues = base._sums.shape[1] == k
+        if continues:
+            rows, used = {user: [] for user in base._slots}, {user: int(base._used[slot]) for user, slot in base._slots.items()}
+        for shard in shards:
+            for user, slot in shard._slots.items():
+                if shard._used[slot] > base._n_queries:
+                    rows.setdefault(user, []).append(shard._sums[slot])
+                    used[user] = max(used.get(user, 0), int(shard._used[slot]))
+        # Users that no machine learned from keep the taste of the base.
+        means = [np.mean(own, axis=0) if own else base._sums[base._slots[user]] for user, own in rows.items()]
+        self._slots = {user: slot for slot, user in enumerate(rows)}
+        self._sums = np.array(means, dtype=np.float32).reshape(len(rows), k)
+        self._used = np.array([*used.values()], dtype=np.int64)
+        for name in ("_n_own", "_n_others"):
+            began = getattr(base, name) if continues else 0
+            setattr(self, name, max(0, began + sum(getattr(shard, name) - began for shard in shards)))
+        if len(self._slots) > self.max_keys:
+            self._let_leave()
 
     def forget(self, user: Hashable) -> bool:
         """Forget what a user likes, whose name is given as it is or as a text. Returns whether there was anything."""

@@ -27,7 +27,8 @@ __all__ = ["COSINE", "LEARNED", "LINEAR", "RECENT", "VectorColumns", "columns_of
 COSINE, LEARNED, RECENT, LINEAR = "cosine", "learned", "recent", "linear"
 #: The most vectors of a model, the most lengths of each that are counted, and of all vectors that are none of the model.
 _MOST_VECTORS, _MOST_LENGTHS, _MOST_OTHERS = 16, 8, 32
-_ALONE = np.ones(1)
+#: The vector of a query without one.
+_ALONE = np.ones(1, dtype=np.float32)
 #: Follows the name of a vector where lengths of the vectors of queries are counted.
 _OF_QUERY = "\x1f"
 
@@ -60,15 +61,14 @@ class Given(NamedTuple):
     ----------
     column
         The column of learned scores.
-    D, inverse, rows
-        The documents (n, k) that have it, their inverse lengths, and which of the m documents they are.
+    D, rows
+        The documents (n, k) that have it, and which of the m documents they are.
     q
-        The vector of the query (p,), of length 1.
+        The vector of the query (p,), float32, of any length but 0.
     """
 
     column: str
     D: np.ndarray
-    inverse: np.ndarray
     rows: np.ndarray
     q: np.ndarray
 
@@ -90,8 +90,7 @@ class VectorColumns(base.Base):
 
     With a vector of the query of the same name, and of length p, a document has the cosine, if p = k, and two scores of a
     `BilinearLearner` over kappa, less the cosine: by the average of its matrices, and by the last one. So what is
-    learned is 0 at first. Without a vector of the query a document has a score that is linear in its
-    vector.
+    learned is 0 at first. Every document has a score that is linear in its vector.
 
     Parameters
     ----------
@@ -206,8 +205,8 @@ class VectorColumns(base.Base):
         return Read(rest, columns, given, n_odd)
 
     def _of_query(self, name: Hashable, vector: Any, k: int, lenient: bool) -> tuple[np.ndarray | None, int]:
-        """The vector of a query, of length 1; None if it has none. And how many were of another length."""
-        q = unit_vector(vector) if type(vector) is np.ndarray else None
+        """The vector of a query; None if it has none. And how many were of another length."""
+        q = np.ascontiguousarray(vector) if type(vector) is np.ndarray and vector.any() else None
         learner = self._learners.get(columns_of_vector(name)[1])
         if q is None or learner is None or len(q) == learner.shape[0]:
             return q, 0
@@ -217,22 +216,25 @@ class VectorColumns(base.Base):
 
     def _add_columns(
         self, columns: dict[str, Any], given: list[Given], name: str, D: np.ndarray, rows: np.ndarray, inverse: np.ndarray,
-        q: np.ndarray | None,
+        vector: np.ndarray | None,
     ) -> None:  # fmt: skip
         cosine, learned, recent, linear = columns_of_vector(name)
-        column, one = (linear, _ALONE) if q is None else (learned, q)
-        learner = self._learners.get(column)
-        is_square, cosines = q is not None and len(one) == D.shape[1], np.zeros(len(D))
-        if is_square:
-            kernels.score(D, one, inverse, cosines)
-            columns[cosine] = rows, cosines
-        for of_column, averaged in ((column, True), (recent, False)):
-            if of_column != recent or q is not None:
-                scores = np.zeros(len(D)) if learner is None else learner.scores(D, inverse, one, averaged)
+        if vector is not None:
+            q: Any = unit_vector(vector)
+            learner, cosines, is_square = self._learners.get(learned), np.zeros(len(D)), len(q) == D.shape[1]
+            if is_square:
+                kernels.score(D, q, inverse, cosines)
+                columns[cosine] = rows, cosines
+            for column, averaged in ((learned, True), (recent, False)):
+                scores = np.zeros(len(D)) if learner is None else learner.scores(D, inverse, q, averaged)
                 if is_square and learner is not None:
                     scores = scores / self.kappa - cosines if self.kappa > 0.0 else scores
-                columns[of_column] = rows, scores
-        given.append(Given(column, D, inverse, rows, one))
+                columns[column] = rows, scores
+            given.append(Given(learned, D, rows, vector))
+        # What all queries like, also where a user has a taste.
+        alone = self._learners.get(linear)
+        columns[linear] = rows, np.zeros(len(D)) if alone is None else alone.scores(D, inverse, _ALONE.astype(np.float64))
+        given.append(Given(linear, D, rows, _ALONE))
 
     def learn(self, query: Block, read: Read) -> None:
         """Learn one query that was `read`, with grades or clicks; the caller undoes it if it raises.
@@ -249,10 +251,10 @@ class VectorColumns(base.Base):
             if learner is None:
                 continue
             if credit is not None:
-                if not learner.push(one.D, one.inverse, one.q, credit[one.rows]):
+                if not learner.push(one.D, one.q, credit[one.rows]):
                     raise ValueError("the clicks on a query would make what is learned of its vectors non-finite")
             elif w > 0.0:
-                learner.learn(one.D, one.inverse, one.q, np.ascontiguousarray(y[one.rows], dtype=np.int64), w, np.empty(10))
+                learner.learn(one.D, one.q, np.ascontiguousarray(y[one.rows], dtype=np.int64), w, np.empty(10))
 
     def mix(self, shards: Sequence["VectorColumns"], base: "VectorColumns") -> None:
         """Become what shards have learned that continued from `base`: the mean of their matrices.

@@ -21,8 +21,8 @@ class VectorFeatures(QueryTransformer):
     A vector `"embedding"` of documents, and a vector of the same name in the context of the query, give `"embedding cosine"`
     and, as what is learned, `"embedding learned"` and `"embedding recent"`: :math:`q^\top W d / \kappa` less the cosine, with
     the average of a matrix that begins with :math:`\kappa I` and learns from each query (see `VectorRanker`), and with its last
-    state. Where the lengths differ there is no cosine, and the matrix begins at 0. Without a vector of the query a document has
-    `"embedding linear"`, a score that is linear in its vector. A document without a vector has 0.
+    state. Where the lengths differ there is no cosine, and the matrix begins at 0. `"embedding linear"` is a score that is
+    linear in the vector of the document, also without a vector of the query. A document without a vector has 0.
 
     It learns from grades; and from clicks on any list, as in `VectorFeatures() | ClickRidge()`: each document is compared with
     what is clicked at its position on the average. A query is transformed first, then learned. `AdditiveRanker` takes vectors
@@ -45,8 +45,8 @@ class VectorFeatures(QueryTransformer):
     >>> from online_rank import PerceptronRanker, VectorFeatures
     >>> model = VectorFeatures() | PerceptronRanker()
     >>> query = {"a": {"age": 2.0, "embedding": [1.0, 0.0]}, "b": {"age": 1.0, "embedding": [0.6, 0.8]}}
-    >>> model.transform_one(query, context={"embedding": [0.0, 1.0]})["a"]
-    {'age': 2.0, 'embedding cosine': 0.0, 'embedding learned': 0.0, 'embedding recent': 0.0}
+    >>> [*model.transform_one(query, context={"embedding": [0.0, 1.0]})["a"]]
+    ['age', 'embedding cosine', 'embedding learned', 'embedding recent', 'embedding linear']
     """
 
     _supervised = True

@@ -1,11 +1,12 @@
 """Queries in columns: the names of features once, and a row of values for each document."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from online_rank._kernels.arrays import all_finite
 from online_rank.limits import MAX_FEATURES
 from online_rank.query.blocks import ONE, Block, single
 from online_rank.query.forms import as_floats, flat
@@ -79,7 +80,7 @@ class Columns(Mapping[str, dict[str, Any]]):
     def __len__(self) -> int:
         return len(self._places)
 
-    def as_block(self, *, categories: bool, missing: bool) -> Any:
+    def as_block(self, *, categories: bool, missing: Callable[[], bool]) -> Any:
         """The query as a block, without a dict for a document; itself, if its values or names have to be looked at one by one.
 
         Parameters
@@ -87,29 +88,28 @@ class Columns(Mapping[str, dict[str, Any]]):
         categories
             Whether the model takes booleans as categories, not as numbers.
         missing
-            Whether it takes NaN for a missing value.
+            Says whether it takes NaN for a missing value; asked only where something is missing.
         """
         names = self.features
         X = self._floats(categories, missing) if self._places and 0 < len(names) <= MAX_FEATURES and are_nfc(names) else None
         if X is None:
             return self
         self._rows = X
-        lacking = np.isnan(X)
-        if lacking.any():
+        if not all_finite(X.ravel()) and (lacking := np.isnan(X)).any():
             # A model may take what is mostly missing for words, which are sparse.
-            if not missing or lacking.mean() > _MOST_LACKING:
+            if lacking.mean() > _MOST_LACKING or not missing():
                 return self
             # As in dicts, a feature that no document has is not met.
             known = ~lacking.all(axis=0)
             X, names = np.ascontiguousarray(X[:, known]), tuple(np.array(names, object)[known])
         return Block(X, None, single(len(self)), ONE, tuple(self._places), names, form=dict)
 
-    def _floats(self, categories: bool, missing: bool) -> np.ndarray | None:
+    def _floats(self, categories: bool, missing: Callable[[], bool]) -> np.ndarray | None:
         """The values as float64 (m, d); None if some are no numbers."""
         if isinstance(self._rows, np.ndarray):
             return self._rows.astype(np.float64)
         cells, convert = flat(self._rows), numbers if categories else as_floats
         X = convert(cells)
-        if X is None and missing:
+        if X is None and missing():
             X = convert([np.nan if value is None else value for value in cells])
         return None if X is None else X.reshape(len(self), len(self.features))

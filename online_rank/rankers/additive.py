@@ -96,11 +96,10 @@ class AdditiveRanker(CurvedRanker):
     zeros for each level, up to `max_levels`; all others share one. A list of texts has all of its levels. Dates and times are
     seconds since 1970; their rank within the query is of use however far they grow. In arrays of numpy everything is a number.
 
-    **Vectors.** A list of numbers is a vector, such as an embedding. If the context of the query has a vector of the same name,
-    the query's or its user's, documents get three more features: the cosine, and two differences from it. These are of a matrix
-    that begins as the cosine and learns from every query (`VectorRanker`): of its average, and of its last state. Without a
-    vector of the query they get a score that is linear in the vector. A missing vector, and one of length 0, is a missing
-    value.
+    **Vectors.** A list of numbers is a vector, such as an embedding. It gives documents a score that is linear in it. If the
+    context of the query has a vector of the same name, the query's or its user's, documents get three more features: the
+    cosine, and two differences from it. These are of a matrix that begins as the cosine and learns from every query
+    (`VectorRanker`): of its average, and of its last state. A missing vector, and one of length 0, is a missing value.
 
     **Texts**, whose values are new for the most part and have several words, are learned by their words: a regression of the
     standardised grades with a weight and a precision for each, next to what curves and trees serve (`words_beside`). Words that

@@ -3,36 +3,28 @@
 import copy
 import itertools
 import math
-from collections.abc import Callable, Hashable, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from online_rank._kernels import blend as kernels
-from online_rank._kernels import curves
 from online_rank._kernels.arrays import all_finite
 from online_rank._kernels.codes import MAX_GRADE
-from online_rank.arguments import flag, integer, number
+from online_rank.arguments import integer, number
 from online_rank.arguments import seed as require_seed
 from online_rank.base import Abilities, Ranker, RankingPipeline, Round, ranker_of, share_lock, steps_of
 from online_rank.base.closed import form_of
 from online_rank.base.draws import counted_generator
-from online_rank.base.explain import Split, shares_of_features
-from online_rank.base.form import Blend, Curves, Form, Head, Linear
+from online_rank.base.form import Blend, Head
 from online_rank.base.lock import locked
-from online_rank.base.reader import own_names
 from online_rank.base.rounds import largest_norm
 from online_rank.base.schema import Array, Count, Derived, ListOf, Nested, Schema
 from online_rank.measures.learned import discounts
 from online_rank.measures.learned import measure as parse_measure
-from online_rank.query import Block, SparseRows, single
-from online_rank.query.levels import is_level
+from online_rank.query import Block, SparseRows
 from online_rank.rankers import fading, hedge
-from online_rank.rankers.additive import AdditiveRanker
-from online_rank.rankers.boosted import REACH, BoostedRanker
-from online_rank.rankers.curved import as_read, n_curves
 from online_rank.rankers.hedge import BUDGET, LEAST, HedgeAccount, choose, opening, shares_of
-from online_rank.rankers.leaf_tables import within_reach
 from online_rank.rankers.nested import NestedRanker, first_step, require_model
 
 #: Settings of rankers that decide how documents are read, and what rankers without them have.
@@ -62,18 +54,16 @@ class BlendRanker(NestedRanker):
     `online_rank.bounds.certificate_of` prints it. It speaks of fixed blends of the members and their scales as they were at
     each query: where a stream drifts, members that forget carry the blend along.
 
-    **The default blend** is an `AdditiveRanker` and trees, which see the features by the map of its curves: a sum of curves of
-    single features and of trees. It takes all that the former takes: raw features, missing values, categories, words, the
-    context, and features that come late. Sparse rows are left to the former.
+    A blend is for rankers that you choose, such as today's ranking and a learner next to it. Features that interact need none:
+    `AdditiveRanker()` learns curves and trees, and blends them itself.
 
     Parameters
     ----------
     rankers
         Rankers and pipelines that end in one, which all get the same features; copies of them learn. If all of them take
-        documents with text, as `AdditiveRanker` and `HashedFeatures` do, they get the documents as they are. None: an
-        `AdditiveRanker` and a `BoostedRanker` that forgets within some thousands of queries.
+        documents with text, as `AdditiveRanker` and `HashedFeatures` do, they get the documents as they are.
     measure
-        The measure of the loss (see `online_rank.measure`), which the default blend learns for, too.
+        The measure of the loss (see `online_rank.measure`).
     grid
         The grid of the candidates' weights has steps 1/`grid`.
     rate
@@ -86,8 +76,6 @@ class BlendRanker(NestedRanker):
         The initial weight pi^1 of each ranker alone, numbers >= 0 with a sum of at most 1; all candidates share the rest
         equally. With 0.5 on the ranking that users have today, `prior=(0.5, 0)`, a blend loses at most ln 2 / eta + Delta + G
         more than that ranking. None: all candidates equally.
-    relative
-        Of the default blend: as for `AdditiveRanker`. Without relative columns the score of a document depends on itself alone.
     seed
         Seed of the draws. A draw depends only on the seed and the number of queries learned.
 
@@ -119,6 +107,8 @@ class BlendRanker(NestedRanker):
 
     #: Older files lack it.
     _at: float | None = None
+    #: Settings of older files.
+    _former = ("relative",)
 
     half_life: float | str | None
     _keep: float
@@ -138,30 +128,28 @@ class BlendRanker(NestedRanker):
 
     def __init__(
         self,
-        rankers: Sequence[Ranker | RankingPipeline] | None = None,
+        rankers: Sequence[Ranker | RankingPipeline],
         *,
         measure: str = "ndcg@10",
         grid: int = 4,
         rate: float = 1.0,
         half_life: float | str | None = None,
         prior: Sequence[float] | None = None,
-        relative: bool = True,
         seed: int = 0,
     ) -> None:
         super().__init__()
         self._measure = parse_measure(measure)
         require_seed(seed)
-        flag("relative", relative)
-        if rankers is not None and not relative:
-            raise ValueError("relative=False is for the default blend: give rankers whose scores are of single documents")
-        chosen = self._recommended(measure, relative, seed) if rankers is None else rankers
-        if not isinstance(chosen, list | tuple) or not chosen:
-            raise TypeError(f"rankers is {rankers!r}; it is a list of rankers and pipelines")
-        for i, ranker in enumerate(chosen):
+        if not isinstance(rankers, list | tuple) or not rankers:
+            raise TypeError(
+                f"rankers is {rankers!r}; it is a list of rankers and pipelines. AdditiveRanker() needs none: it blends curves "
+                "and trees itself"
+            )
+        for i, ranker in enumerate(rankers):
             require_model(f"rankers[{i}]", ranker)
         integer("grid", grid, 1)
-        if math.comb(grid + len(chosen) - 1, grid) > _MAX_CANDIDATES:
-            raise ValueError(f"grid is {grid}: with {len(chosen)} rankers that makes more than {_MAX_CANDIDATES} candidates")
+        if math.comb(grid + len(rankers) - 1, grid) > _MAX_CANDIDATES:
+            raise ValueError(f"grid is {grid}: with {len(rankers)} rankers that makes more than {_MAX_CANDIDATES} candidates")
         number("rate", rate, 0.0)
         fading.fade_by(self, half_life)
         self.rankers = rankers
@@ -169,12 +157,11 @@ class BlendRanker(NestedRanker):
         self.grid = grid
         self.rate = rate
         self.prior = prior
-        self.relative = relative
         self.seed = seed
-        self._candidates = _grid(grid, len(chosen))
+        self._candidates = _grid(grid, len(rankers))
         self._prior = _prior_of(prior, self._candidates)
-        self._learners = [copy.deepcopy(ranker) for ranker in chosen]
-        self._scales = np.zeros((len(chosen), 2))
+        self._learners = [copy.deepcopy(ranker) for ranker in rankers]
+        self._scales = np.zeros((len(rankers), 2))
         self._losses = np.zeros(len(self._candidates))
         self._account = opening()
         self._n_queries = 0
@@ -184,11 +171,6 @@ class BlendRanker(NestedRanker):
             # It reads queries for all, so it knows the features of all.
             reader._reader.meet_features_of(reader, [self])
         share_lock(self)
-
-    def _recommended(self, measure: str, relative: bool, seed: int) -> list[Ranker | RankingPipeline]:
-        """The default blend."""
-        trees = BoostedRanker(measure, decay=0.012, learning_rate=0.2, longest_gap=20, seed=seed)
-        return [AdditiveRanker(measure, relative=relative, trees=0, seed=seed), trees]
 
     @property
     @locked
@@ -220,15 +202,6 @@ class BlendRanker(NestedRanker):
 
     @property
     @locked
-    def importance(self) -> dict[Hashable, float]:
-        """Total gain of the trees' splits by each feature of the default blend, `{name: gain}`; empty for any other blend."""
-        if self._curves is None or not self._curves.has_curves:
-            return {}
-        gains, features = self._trees._gains, self._curves._columns_of_features()
-        return {name: float(gains[columns].sum()) for name, columns in features.items()}
-
-    @property
-    @locked
     def _mean_weights(self) -> np.ndarray:
         """The mean of the candidates by their shares, also where one is drawn for each query, over the scales."""
         return choose(shares_of(self._losses, self._prior, self.step), self._candidates, None) / self.scales
@@ -243,28 +216,6 @@ class BlendRanker(NestedRanker):
         drawn = counted_generator(self, self.seed, self._n_queries).random() if self.draws_candidates else None
         return choose(shares, self._candidates, drawn)
 
-    @property
-    def _curves(self) -> AdditiveRanker | None:
-        """The learner of the default blend that reads queries, and by whose map trees see the features."""
-        return cast(AdditiveRanker, self._learners[0]) if self.rankers is None else None
-
-    @property
-    def _trees(self) -> BoostedRanker:
-        return cast(BoostedRanker, self._learners[1])
-
-    def _grow(self, n_new: int) -> None:
-        if self._curves is not None:
-            # Sparse rows have no columns for trees, but one that says nothing.
-            width = self._n_features + n_new if self._curves.has_curves else 1
-            self._trees._reader.extend(self._trees, None, max(width - self._trees._n_features, 0))
-
-    def _extended(self, n_before: int) -> None:
-        if self._curves is not None and self._curves.has_curves:
-            # Earlier documents lacked the new features; of new levels they had the value 0, as trees suppose.
-            lacked = [n_before + k for k, name in enumerate(own_names(self)[n_before:]) if not is_level(name)]
-            for bins in self._trees._bins:
-                bins[:, lacked] = 0
-
     def _abilities(self) -> Abilities:
         # Served scores are not passed to the members: they only enter the account.
         able = super()._abilities()._replace(takes_served=True)
@@ -272,52 +223,18 @@ class BlendRanker(NestedRanker):
             able = able._replace(takes_time=True)
         if all(learner.abilities.takes_documents for learner in self._learners):
             able = able._replace(takes_documents=True, takes_missing=True)
-        if self._curves is None:
-            return able
-        return able._replace(takes_documents=True, takes_missing=True, takes_sparse=True, takes_context=True)
+        return able
 
     @property
     def _wrapped(self) -> list[Ranker | RankingPipeline]:
         return self._learners
 
     def _blended(self) -> tuple[list[Any], np.ndarray] | None:
-        factors = self.weights / self.scales
-        if self._curves is None:
-            return self._learners, factors
-        # Sparse rows are ranked by the first alone; otherwise it splits differences itself.
-        return None if self._curves.has_curves else (self._learners[:1], factors[:1])
-
-    def _split(self, block: Block, a: int, b: int) -> Split | None:
-        told = None if self._curves is None else self._curves._split(block, a, b)
-        if self._curves is None or told is None:
-            return None
-        X = block.X if self._reader.fits(self, block) else self._reader.align(self, block).X
-        shares = shares_of_features(self._trees, *self._for_trees(X[[a, b]], single(2)))
-        by_feature = [shares[columns].sum() for columns in self._curves._columns_of_features().values()]
-        factors = self.weights / self.scales
-        values = factors[0] * told.values
-        # Words come after features, and trees know none.
-        values[: len(by_feature)] += factors[1] * np.array(by_feature)
-        return told._replace(values=values, exact=not shares.any())
-
-    def _linear_weights(self, columns: Any = slice(None)) -> np.ndarray | None:
-        own = None if self._curves is None else self._curves._linear_weights(columns)
-        return None if own is None else (self.weights / self.scales)[0] * own
+        return self._learners, self.weights / self.scales
 
     def _head(self) -> Head:
-        names, n_features, reader = self.feature_names, self.n_features, self._curves
-        if reader is None:
-            return Blend(tuple(form_of(learner, names, n_features) for learner in self._learners), self._mean_weights)
-        linear = reader._linear_weights()
-        if linear is not None:
-            return Linear(self._mean_weights[0] * linear)
-        # What the map has not learned yet it takes for 0.
-        n, mapped = n_curves(reader), reader._mapped()
-        seen = [within_reach(*knots) for knots in mapped.knots]
-        seen += [(np.zeros(1), np.zeros(1))] * (n_features - n)
-        missing, lacked = np.full(n_features, -2.0 * REACH), np.append(mapped.lacked, np.zeros(n_features - n, dtype=bool))
-        layer = Curves(np.arange(n_features), tuple(seen), missing, lacked)
-        return Blend((form_of(reader), Form(names, n_features, (layer,), self._trees._head())), self._mean_weights)
+        names, n_features = self.feature_names, self.n_features
+        return Blend(tuple(form_of(learner, names, n_features) for learner in self._learners), self._mean_weights)
 
     def _is_sound(self, X: Any) -> bool:
         """Whether features have no value that is refused."""
@@ -326,29 +243,10 @@ class BlendRanker(NestedRanker):
         values = (X.values if isinstance(X, SparseRows) else X).reshape(-1)
         return bool(all_finite(values) or ((self._known or self.abilities).takes_missing and not np.isinf(values).any()))
 
-    def _for_trees(self, X: Any, offsets: np.ndarray) -> np.ndarray:
-        """The columns that trees get: by the map of the curves; missing values have a separate bin."""
-        if self._curves is None or not self._curves.has_curves:
-            return np.zeros((X.shape[0], 1), dtype=np.float32)
-        table = self._curves._front.table
-        # What the map has not learned yet it takes for 0.
-        mapped = np.where(np.isnan(X), -2.0 * REACH, 0.0).astype(np.float32)
-        curves.mapped(as_read(X[:, : len(table.counts)]), offsets, table, -REACH, mapped)
-        if self._curves.signs:
-            # No tree splits by a feature with a sign.
-            mapped[:, np.flatnonzero(self._curves._signs)] = 0.0
-        return mapped
-
-    def _for_learners(self, block: Block) -> list[Block]:
-        """What each learner gets of queries in the columns of the blend."""
-        if self._curves is None:
-            return [block] * len(self._learners)
-        return [block, block._replace(X=self._for_trees(block.X, block.offsets), names=None)]
-
     @property
     def _passes(self) -> bool:
         """Whether each learner reads documents itself: some make other features of them, or read them by other settings."""
-        if self._curves is not None or not (self._known or self.abilities).takes_documents:
+        if not (self._known or self.abilities).takes_documents:
             return False
         if any(isinstance(learner, RankingPipeline) for learner in self._learners):
             return True
@@ -368,11 +266,14 @@ class BlendRanker(NestedRanker):
 
     def _blend_of(self, block: Block) -> np.ndarray:
         """The scores of queries that the learners take."""
-        given = self._for_learners(block)
-        S = np.stack([learner._score_all(own) for learner, own in zip(self._learners, given, strict=True)])
+        S = self._score_each(block)
         scores = np.empty(S.shape[1])
         kernels.blend(S, self._scales, self.weights, scores)
         return scores
+
+    def _score_each(self, block: Block) -> np.ndarray:
+        """The scores by each learner, a row for each."""
+        return np.stack([learner._score_all(block) for learner in self._learners])
 
     def _learn_query(self, query: Block, row: np.ndarray) -> bool:
         """As in `Ranker`; an error of a learner about a valid query is raised."""
@@ -384,8 +285,8 @@ class BlendRanker(NestedRanker):
         shares = shares_of(self._losses, self._prior, step)
         served = self._choice(shares)
         S, losses = np.empty((len(self._learners), m)), np.empty(len(self._losses) + 1)
-        for scores, learner, own in zip(S, self._learners, self._for_learners(query._replace(served=None)), strict=True):
-            scores[:] = _answered(learner, own)
+        for scores, learner in zip(S, self._learners, strict=True):
+            scores[:] = _answered(learner, query._replace(served=None))
         levels = kernels.judge_blends(
             *self._measure, S, self._scales, y, discounts(m), self._candidates, served, losses
         )  # fmt: skip

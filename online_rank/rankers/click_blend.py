@@ -1,23 +1,33 @@
 """The blend of curves and trees that learns from clicks on displayed lists."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from online_rank import arguments
 from online_rank._kernels import blend as kernels
-from online_rank.base import Abilities, Ranker, RankingPipeline, ranker_of
+from online_rank._kernels import curves
+from online_rank.base import Abilities
+from online_rank.base.closed import form_of
+from online_rank.base.explain import Split, shares_of_features
+from online_rank.base.form import Blend, Curves, Form, Head, Linear
+from online_rank.base.lock import locked
+from online_rank.base.reader import own_names
 from online_rank.base.schema import Derived, Schema
 from online_rank.feedback import Greedy, Policy
 from online_rank.feedback.arrays import shown_block
 from online_rank.feedback.position_bias import MOST_POSITIONS
 from online_rank.query import Block, SparseRows, single
+from online_rank.query.levels import is_level
 from online_rank.rankers.additive import AdditiveRanker
 from online_rank.rankers.blend import LARGEST_NORM, BlendRanker
+from online_rank.rankers.click_growth import REACH
 from online_rank.rankers.click_trees import ClickTrees
+from online_rank.rankers.curved import as_read, n_curves
 from online_rank.rankers.hedge import shares_of
+from online_rank.rankers.leaf_tables import within_reach
 from online_rank.rankers.nested import teach
 
 #: The loss of a click is its negative log probability over this many logarithms of the length of the list, and at most 1.
@@ -87,6 +97,9 @@ class ClickBlendRanker(BlendRanker):
     'b'
     """
 
+    #: The curves read each query, for the trees, too.
+    _passes = False
+
     _schema = Schema(rankers=Derived(), grid=Derived(), rate=Derived(), half_life=Derived(), prior=Derived())
 
     def __init__(
@@ -103,15 +116,19 @@ class ClickBlendRanker(BlendRanker):
     ) -> None:
         arguments.integer("k", k, 1)
         self.k, self.examination, self.shown_on, self.signs, self.kinds = k, examination, shown_on, signs, kinds
-        super().__init__(None, measure=measure, relative=relative, seed=seed)
-
-    def _recommended(self, measure: str, relative: bool, seed: int) -> list[Ranker | RankingPipeline]:
-        curves = AdditiveRanker(measure, relative=relative, signs=self.signs, kinds=self.kinds, trees=0, seed=seed)
-        known = None if self.examination is None else tuple(self.examination)
-        return [curves, ClickTrees(examination=known, shown_on=self.shown_on, seed=seed)]
+        self.relative = relative
+        known = None if examination is None else tuple(examination)
+        learners = [
+            AdditiveRanker(measure, relative=relative, signs=signs, kinds=kinds, trees=0, seed=seed),
+            ClickTrees(examination=known, shown_on=shown_on, seed=seed),
+        ]
+        super().__init__(learners, measure=measure, seed=seed)
 
     def _abilities(self) -> Abilities:
-        return super()._abilities()._replace(takes_clicks=True, takes_any_list=True, draws=True, takes_served=False)
+        return Abilities(
+            takes_documents=True, takes_missing=True, takes_sparse=True, takes_context=True, takes_clicks=True,
+            takes_any_list=True, draws=True,
+        )  # fmt: skip
 
     @property
     def _own_policy(self) -> Policy:
@@ -121,13 +138,18 @@ class ClickBlendRanker(BlendRanker):
         return 1.0
 
     @property
-    def _clicked(self) -> ClickTrees:
+    def _curves(self) -> AdditiveRanker:
+        """The learner that reads queries, and by whose map trees see the features."""
+        return cast(AdditiveRanker, self._learners[0])
+
+    @property
+    def _trees(self) -> ClickTrees:
         return cast(ClickTrees, self._learners[1])
 
     @property
     def positions(self) -> np.ndarray:
         """h, the term of each position in the log odds of a click, float64 (100,)."""
-        return self._clicked.positions
+        return self._trees.positions
 
     @property
     def examined(self) -> tuple[float, ...]:
@@ -135,12 +157,88 @@ class ClickBlendRanker(BlendRanker):
 
         It is learned by the clicks on documents that trees find equally attractive, without clicks that come from `trust`.
         """
-        return tuple(self.examination) if self.examination is not None else self._clicked.looked.examination
+        return tuple(self.examination) if self.examination is not None else self._trees.looked.examination
 
     @property
     def trust(self) -> float:
         """The share of users who click the first document because it is the first."""
-        return self._clicked.looked.trust
+        return self._trees.looked.trust
+
+    @property
+    @locked
+    def importance(self) -> dict[Hashable, float]:
+        """Total gain of the trees' splits by each feature, `{name: gain}`; empty for sparse rows."""
+        if not self._curves.has_curves:
+            return {}
+        gains, features = self._trees._gains, self._curves._columns_of_features()
+        return {name: float(gains[columns].sum()) for name, columns in features.items()}
+
+    def _grow(self, n_new: int) -> None:
+        # Sparse rows have no columns for trees, but one that says nothing.
+        width = self._n_features + n_new if self._curves.has_curves else 1
+        self._trees._reader.extend(self._trees, None, max(width - self._trees._n_features, 0))
+
+    def _extended(self, n_before: int) -> None:
+        if self._curves.has_curves:
+            # Earlier documents lacked the new features; of new levels they had the value 0, as trees suppose.
+            lacked = [n_before + k for k, name in enumerate(own_names(self)[n_before:]) if not is_level(name)]
+            for bins in self._trees._bins:
+                bins[:, lacked] = 0
+
+    def _blended(self) -> tuple[list[Any], np.ndarray] | None:
+        # Sparse rows are ranked by the curves alone; otherwise it splits differences itself.
+        return None if self._curves.has_curves else (self._learners[:1], (self.weights / self.scales)[:1])
+
+    def _split(self, block: Block, a: int, b: int) -> Split | None:
+        told = self._curves._split(block, a, b)
+        if told is None:
+            return None
+        X = block.X if self._reader.fits(self, block) else self._reader.align(self, block).X
+        shares = shares_of_features(self._trees, *self._for_trees(X[[a, b]], single(2)))
+        by_feature = [shares[columns].sum() for columns in self._curves._columns_of_features().values()]
+        factors = self.weights / self.scales
+        values = factors[0] * told.values
+        # Words come after features, and trees know none.
+        values[: len(by_feature)] += factors[1] * np.array(by_feature)
+        return told._replace(values=values, exact=not shares.any())
+
+    def _linear_weights(self, columns: Any = slice(None)) -> np.ndarray | None:
+        own = self._curves._linear_weights(columns)
+        return None if own is None else (self.weights / self.scales)[0] * own
+
+    def _head(self) -> Head:
+        reader, n_features = self._curves, self.n_features
+        linear = reader._linear_weights()
+        if linear is not None:
+            return Linear(self._mean_weights[0] * linear)
+        # What the map has not learned yet it takes for 0.
+        n, mapped = n_curves(reader), reader._mapped()
+        seen = [within_reach(*knots) for knots in mapped.knots]
+        seen += [(np.zeros(1), np.zeros(1))] * (n_features - n)
+        missing, lacked = np.full(n_features, -2.0 * REACH), np.append(mapped.lacked, np.zeros(n_features - n, dtype=bool))
+        layer = Curves(np.arange(n_features), tuple(seen), missing, lacked)
+        trees = Form(self.feature_names, n_features, (layer,), self._trees._head())
+        return Blend((form_of(reader), trees), self._mean_weights)
+
+    def _for_trees(self, X: Any, offsets: np.ndarray) -> np.ndarray:
+        """The columns that trees get: by the map of the curves; missing values have a separate bin."""
+        if not self._curves.has_curves:
+            return np.zeros((X.shape[0], 1), dtype=np.float32)
+        table = self._curves._front.table
+        # What the map has not learned yet it takes for 0.
+        mapped = np.where(np.isnan(X), -2.0 * REACH, 0.0).astype(np.float32)
+        curves.mapped(as_read(X[:, : len(table.counts)]), offsets, table, -REACH, mapped)
+        if self.signs:
+            # No tree splits by a feature with a sign.
+            mapped[:, np.flatnonzero(self._curves._signs)] = 0.0
+        return mapped
+
+    def _score_each(self, block: Block) -> np.ndarray:
+        return self._score_both(block, self._for_trees(block.X, block.offsets))
+
+    def _score_both(self, block: Block, X: np.ndarray) -> np.ndarray:
+        """The scores by curves and by trees, which get X."""
+        return np.stack([self._curves._score_all(block), self._trees._score(X)])
 
     def _shown(self, query: Block) -> _Shown:
         """The displayed documents of a list."""
@@ -162,14 +260,13 @@ class ClickBlendRanker(BlendRanker):
         if not (math.isfinite(w) and w >= 0.0 and self._is_sound(query.X)):
             return False
         own, places, gains = self._shown(query)
-        curves, m = self._learners[0], len(gains)
         if not (gains >= 0.0).all():
             return False
-        for_curves, for_trees = self._for_learners(own)
-        S = np.stack([ranker_of(curves)._score_all(for_curves), self._clicked._score(for_trees.X)])
-        if not teach(curves, for_curves, row):
+        X, m = self._for_trees(own.X, own.offsets), len(gains)
+        S = self._score_both(own, X)
+        if not teach(self._curves, own, row):
             return False
-        self._clicked.learn_shown(for_trees.X, places, gains, w, query.context)
+        self._trees.learn_shown(X, places, gains, w, query.context)
         loss = 0.0
         if m > 1 and gains.any():
             step, drawn = self.step, self.draws_candidates
@@ -187,7 +284,7 @@ class ClickBlendRanker(BlendRanker):
     def _judged(self, S: np.ndarray, weights: np.ndarray, places: np.ndarray, gains: np.ndarray) -> np.ndarray:
         """The loss of each row of weights (N, 2), by the scores of curves and trees (2, m) for one list."""
         scales = self.scales
-        odds = weights @ (S / scales[:, None]) * scales[1] + self._clicked._positions[np.minimum(places, MOST_POSITIONS - 1)]
+        odds = weights @ (S / scales[:, None]) * scales[1] + self._trees._positions[np.minimum(places, MOST_POSITIONS - 1)]
         odds -= odds.max(axis=1, keepdims=True)
         log = odds - np.log(np.exp(odds).sum(axis=1, keepdims=True))
         lost = -(log @ gains) / (gains.sum() * _LOGARITHMS * math.log(len(gains)))

@@ -1,6 +1,7 @@
 """A ranker of vectors: a matrix between the vector of the query and the vectors of its documents, learned online."""
 
 import math
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,23 +15,29 @@ from online_rank.base.undo import all_or_nothing
 from online_rank.feedback.policies import Policy, require_policy
 from online_rank.preprocessing.bilinear import BilinearLearner, unit_vector
 from online_rank.preprocessing.position_credit import POSITIONS, credit_of_clicks, no_clicks
-from online_rank.query import Block, plain_array
+from online_rank.query import Block, plain_array, plain_query
 from online_rank.query.embeddings import as_vector, stacked, without_vectors
 from online_rank.rankers.exploring import BEGUN
 
 __all__ = ["VectorRanker"]
 
-#: The vector of a query without one: the matrix is a row, and a score is linear in the document.
-_ALONE = np.ones(1)
+#: The vector of a query without one, whose score is linear in the document.
+_ALONE = np.ones(1, dtype=np.float32)
 _FLOAT32 = np.dtype(np.float32)
+#: The round of a query that is not learned yet.
+_UNWRITTEN = np.full((1, len(Round._fields)), np.nan)
 
 
 class _Given(NamedTuple):
-    """The vectors of one query: documents (n, k), their inverse lengths, which documents have one, and the query."""
+    """The vectors of one query: documents (n, k), their inverse lengths, which documents have one, and the query.
+
+    `q` is the vector of the query, scaled to length 1; None for one of length 0.
+    """
 
     D: np.ndarray
     inverse: np.ndarray
     rows: np.ndarray
+    vector: np.ndarray
     q: np.ndarray | None
     n_documents: int
 
@@ -64,9 +71,11 @@ class VectorRanker(Ranker):
 
     **Queries.** Documents are dicts with a list of numbers under the name `vector`, `{"a": {"embedding": [...]}}`, or an array
     (m, k) of their vectors. The vector of the query, or of the user, has the same name in the context. All other features are
-    left out: `AdditiveRanker` takes vectors and other features together. Without a vector in the context of the first query the
-    score is linear in the document. Where the dimensions of query and document differ, the matrix begins at 0. A document
-    without a vector, or whose vector has length 0, has score 0.
+    left out: `AdditiveRanker` takes vectors and other features together. Where the dimensions of query and document differ, the
+    matrix begins at 0. A document without a vector, or whose vector has length 0, has score 0.
+
+    A query without a vector, as of a new user behind `Tastes`, is ranked by a score that is linear in the document, and teaches
+    this score alone.
 
     **An index stays as it is**: :math:`q^\top W d = (W^\top q)^\top d`, so search with `adapt(q)` in place of q.
 
@@ -113,6 +122,7 @@ class VectorRanker(Ranker):
 
     _schema = Schema(
         _learner=Nested("BilinearLearner"),
+        _linear=Nested("BilinearLearner"),
         _n_queries=Count(),
         _n_served=Count(),
         _n_clicked=Count(),
@@ -140,9 +150,19 @@ class VectorRanker(Ranker):
         self.credit = credit
         self.policy = policy
         self._learner = BilinearLearner(measure, kappa=kappa, half_life=half_life, credit=credit, certifies=True)
+        #: Of queries without a vector, whose matrix is a row.
+        self._linear = self._learner.clone()
         self._n_queries = self._n_served = self._n_clicked = 0
         self._clicked = no_clicks()
         share_lock(self)
+
+    @classmethod
+    def _of_earlier(cls, state: dict[str, Any]) -> dict[str, Any]:
+        if "_linear" in state:
+            return state
+        learner, blank = state["_learner"], state["_learner"].clone()
+        linear = learner.shape[0] == 1
+        return {**state, "_learner": blank if linear else learner, "_linear": learner if linear else blank}
 
     #: Learning replaces arrays.
     _changes_in_place = False
@@ -157,6 +177,23 @@ class VectorRanker(Ranker):
         vector = vector[...]
         return vector if vector.dtype is _FLOAT32 and vector.shape == (p,) and vector.flags.c_contiguous else None
 
+    def _learn_plain(self, x: Any, y: Any, context: Any) -> bool:
+        """Learn a query of weight 1 whose arrays need no conversion. Returns false, and changes nothing, for any other."""
+        block, vector = plain_query(x, y, self._learner.shape[1]), self._plain_vector(context)
+        if block is None or vector is None or block.X.dtype is not _FLOAT32:
+            return False
+        row = _UNWRITTEN.copy()
+        try:
+            learned = self._learner.learn_plain(block.X, vector, block.y, row[0])
+        except BaseException:
+            # An interrupt, before the kernel or after it.
+            if row[0, -1] == row[0, -1]:
+                self._last_round, self._n_queries = row, self._n_queries + 1
+            raise
+        if learned:
+            self._last_round, self._n_queries = row, self._n_queries + 1
+        return learned
+
     def _answer(self, x: Any, context: Any, at: Any) -> tuple[np.ndarray, Block | None]:
         scores = None
         with self._lock:
@@ -167,8 +204,13 @@ class VectorRanker(Ranker):
 
     @property
     def learner(self) -> BilinearLearner:
-        """What learns the matrix."""
-        return self._learner
+        """What learns the matrix; a single row, if no query had a vector."""
+        return self.linear if self.linear.shape[0] and not self._learner.shape[0] else self._learner
+
+    @property
+    def linear(self) -> BilinearLearner:
+        """What learns from queries without a vector: a single row."""
+        return self._linear
 
     @property
     def n_clicked(self) -> int:
@@ -177,7 +219,7 @@ class VectorRanker(Ranker):
 
     @property
     def _parts(self) -> list[Any]:
-        return [self._learner]
+        return [self._learner, self._linear]
 
     def _abilities(self) -> Abilities:
         return Abilities(
@@ -192,19 +234,19 @@ class VectorRanker(Ranker):
     @locked
     def matrix(self) -> np.ndarray:
         """W, float64 (p, k): the matrix that serves; (0, 0) before the first query."""
-        return self._learner.matrix()
+        return self.learner.matrix()
 
     @property
     @locked
     def mass(self) -> float:
         """V, the total mass of the updates."""
-        return self._learner.mass
+        return self.learner.mass
 
     @property
     @locked
     def squares(self) -> float:
         """Sum of the squared norms of the updates, and of twice their margins times their masses."""
-        return self._learner.squares
+        return self.learner.squares
 
     @property
     def n_queries(self) -> int:
@@ -242,6 +284,7 @@ class VectorRanker(Ranker):
     def _vectors_of(self, query: Block) -> _Given:
         """The vectors of one query. Raises TypeError or ValueError that names the document."""
         p, k = self._learner.shape
+        k = k or self._linear.shape[1]
         context = (query.context or ({},))[0]
         q = context.get(self.vector)
         if isinstance(query.X, list):
@@ -251,23 +294,29 @@ class VectorRanker(Ranker):
             D, rows = _as_rows(query.X), np.arange(query.n_documents)
             if k and len(D) and D.shape[1] != k:
                 raise ValueError(f"x has vectors of {D.shape[1]} dimensions, but {type(self).__name__} has learned from {k}")
-        if p == 1 and q is not None and len(q) != 1:
-            raise ValueError(f"context has the vector {self.vector!r}, but the queries that were learned had none")
-        if p > 1 and q is None:
-            raise ValueError(f"context has no vector {self.vector!r}, but the queries that were learned had one")
+        if p and q is None and not self._linear.shape[0]:
+            warnings.warn(
+                f"context has no vector {self.vector!r}, but the queries that were learned had one: such queries are ranked by "
+                "a score that is linear in the documents, and 0 before one is learned",
+                stacklevel=2,
+            )
         if p and q is not None and len(q) != p:
             raise ValueError(f"context[{self.vector!r}] has {len(q)} dimensions, and {p} elsewhere")
-        unit, inverse = _ALONE if q is None else unit_vector(q), np.empty(len(D))
+        vector, inverse = _ALONE if q is None else np.ascontiguousarray(q), np.empty(len(D))
         if not kernels.norms(D, inverse):
             _raise_for_odd(query.X, D)
-        return _Given(D, inverse, rows, unit, query.n_documents)
+        return _Given(D, inverse, rows, vector, unit_vector(vector), query.n_documents)
+
+    def _learner_of(self, given: _Given) -> BilinearLearner:
+        return self._linear if given.vector is _ALONE else self._learner
 
     def _scores(self, given: _Given, averaged: bool = True) -> np.ndarray:
         """The scores of all documents of a query."""
         if given.q is None or not len(given.D):
             return np.zeros(given.n_documents)
-        if self._learner.shape[0]:
-            return given.spread(self._learner.scores(given.D, given.inverse, given.q, averaged))
+        learner = self._learner_of(given)
+        if learner.shape[0]:
+            return given.spread(learner.scores(given.D, given.inverse, given.q, averaged))
         scores = np.zeros(len(given.D))
         if given.D.shape[1] == len(given.q) > 1:
             kernels.score(given.D, self.kappa * given.q, given.inverse, scores)
@@ -292,28 +341,26 @@ class VectorRanker(Ranker):
 
     def _learn_grades(self, query: Block, given: _Given, row: np.ndarray) -> bool:
         """Learn a query with grades: of all documents, those without a vector at the origin."""
-        D, inverse, served = given.D, given.inverse, query.served
+        D, vector, served, learner = given.D, given.vector, query.served, self._learner_of(given)
         if given.q is None or not D.size:
-            D, inverse = np.zeros((given.n_documents, max(self._learner.shape[1], 1)), dtype=np.float32), np.zeros(len(query.y))
-            q = np.zeros(max(self._learner.shape[0], 1))
-            if not self._learner.shape[0]:
+            if not learner.shape[0]:
                 _write_skipped(row, query)
                 return bool(0.0 <= query.w[0] < math.inf)
-        else:
-            q = given.q
-            if len(given.rows) < given.n_documents:
-                D = np.zeros((given.n_documents, D.shape[1]), dtype=np.float32)
-                D[given.rows] = given.D
-                inverse = given.spread(inverse)
+            D = np.zeros((given.n_documents, learner.shape[1]), dtype=np.float32)
+            vector = np.zeros(learner.shape[0], dtype=np.float32)
+        elif len(given.rows) < given.n_documents:
+            D = np.zeros((given.n_documents, D.shape[1]), dtype=np.float32)
+            D[given.rows] = given.D
         y = np.ascontiguousarray(query.y, dtype=np.int64)
-        learned = self._learner.learn(D, inverse, q, y, float(query.w[0]), row, _NONE if served is None else served)
+        learned = learner.learn(D, vector, y, float(query.w[0]), row, _NONE if served is None else served)
         self._n_served += int(learned and served is not None)
         return learned
 
     def _learn_clicks(self, query: Block, given: _Given, row: np.ndarray) -> bool:
         """Learn a query with clicks."""
         credit, self._clicked = credit_of_clicks(query, self._clicked)
-        if given.q is not None and len(given.D) and not self._learner.push(given.D, given.inverse, given.q, credit[given.rows]):
+        learner = self._learner_of(given)
+        if given.q is not None and len(given.D) and not learner.push(given.D, given.vector, credit[given.rows]):
             return False
         self._n_clicked += 1
         row[:] = 0.0, np.nan, 0.0, 0.0, 0.0, query.w[0], given.n_documents, 1.0, 0.0, not credit.any()
@@ -324,7 +371,7 @@ class VectorRanker(Ranker):
         return Split((self.vector,), np.array([scores[a] - scores[b]]), True, {})
 
     def _cells(self, n_documents: int, n_features: int) -> int:
-        return n_documents * max(self._learner.shape[1], 1)
+        return n_documents * max(self.learner.shape[1], 1)
 
 
 _NONE = np.empty(0)

@@ -2,6 +2,7 @@
 
 import json
 import math
+from binascii import a2b_base64, b2a_base64
 from typing import Any
 
 import msgspec
@@ -11,7 +12,7 @@ from online_rank.base.undo import all_or_nothing
 from online_rank.feedback import Impression
 from online_rank.query import Block
 from online_rank.serving import ranking, windows
-from online_rank.serving.messages import Elsewhere, Rank
+from online_rank.serving.messages import BINARY_BEGINS, Elsewhere, Rank
 from online_rank.serving.outcomes import Outcome, Reply
 from online_rank.serving.protocol import RankingService
 from online_rank.serving.queries import query_of
@@ -48,9 +49,12 @@ def taken(service: RankingService, message: Elsewhere) -> Reply:
 
 
 def _text(request: msgspec.Raw) -> str:
-    """A request, as JSON or as a text of `reading.text_of`, as the journal keeps it."""
+    """A request of `message_of`, as the journal keeps it. Raises ValueError."""
     content = bytes(request)
-    return msgspec.json.decode(content, type=str) if content.startswith(b'"') else text_of(content)
+    if not content.startswith(b'"'):
+        return text_of(content)
+    text = msgspec.json.decode(content, type=str)
+    return text if text.startswith("{") else text_of(a2b_base64(text))
 
 
 def _taken(service: RankingService, message: Elsewhere, asked: Rank, text: str) -> Reply:
@@ -92,8 +96,10 @@ def message_of(outcome: Outcome, version: str) -> bytes:
     """The message about a ranking that a service made, by its outcome, with a version of its model."""
     _, _, at, text, scores, drawn = outcome.waiting
     # Binary requests, and what waits with a query, are no JSON.
-    is_json = text.startswith("{") and remembered_in(text) is None
-    request: Any = msgspec.Raw(text.encode() if is_json else msgspec.json.encode(text))
-    return msgspec.json.encode(
-        Elsewhere(request=request, scores=scores, draw=json.loads(drawn) if drawn else UNSET, ts=at, model=version)
-    )
+    if text.startswith(BINARY_BEGINS.decode()):
+        # As a text of JSON each of its bytes would be looked at, and half of them escaped.
+        content = b'"%b"' % b2a_base64(request_of(text), newline=False)
+    else:
+        content = text.encode() if remembered_in(text) is None else msgspec.json.encode(text)
+    draw = json.loads(drawn) if drawn else UNSET
+    return msgspec.json.encode(Elsewhere(request=msgspec.Raw(content), scores=scores, draw=draw, ts=at, model=version))

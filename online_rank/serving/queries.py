@@ -92,7 +92,7 @@ def query_of(needs: Needs, message: Any, only: Any = None, *, n_bytes: int | Non
     if is_plain and needs.reads_tables:
         asked = as_table(asked) or asked
     elif isinstance(asked, Columns):
-        asked = asked.as_block(categories=needs.takes_documents, missing=all(map(_takes_missing, needs.models)))
+        asked = asked.as_block(categories=needs.takes_documents, missing=lambda: all(map(_takes_missing, needs.models)))
     query = read_query(asked, context=context, documents=needs.takes_documents)
     if n_bytes is not None:
         if context is not None and not (needs.takes_context or needs.takes_any_context):

@@ -53,6 +53,8 @@ def name_of(cls: type) -> str | None:
 def class_of(name: Any, where: str) -> type:
     """The class with a name in files. Raises StateError for one that cannot be saved."""
     cls = None
+    if type(name) is str and name in registry.GONE:
+        raise StateError(f"{where} is a {name}, which this version of online_rank no longer has: {registry.GONE[name]}")
     if type(name) is str and name not in RIVER and "." in name:
         cls = registered(name, f"{where} is of class {name[:80]!r}, which this version of online_rank does not restore")
         if not inspect.isclass(cls):
@@ -125,6 +127,8 @@ def restore(cls: type, parameters: dict[str, Any], state: dict[str, Any], where:
     """A new object of `cls` from a file; settings and state must match what the class declares."""
     # What a file does not set was this in the version that wrote it.
     parameters = {**getattr(cls, "_earlier", {}), **parameters}
+    former = set(getattr(cls, "_former", ())) - set(_settings(cls))
+    parameters = {name: value for name, value in parameters.items() if name not in former}
     _check_settings(cls, parameters, where)
     fields = schema(cls)
     stored = {name: field for name, field in fields.items() if not isinstance(field, Derived)}

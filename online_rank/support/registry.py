@@ -71,7 +71,6 @@ _NAMES = {
     "rankers.additive": ("AdditiveRanker",),
     "rankers.adapters": ("PairwiseRanker", "PointwiseRanker"),
     "rankers.blend": ("BlendRanker",),
-    "rankers.boosted": ("BoostedRanker",),
     "rankers.click_blend": ("ClickBlendRanker",),
     "rankers.click_curves": ("ClickCurves",),
     "rankers.click_perceptron": ("ClickPerceptron",),
@@ -134,6 +133,9 @@ _IN_ROOMS = {
     ),
     "surrogates": ("Surrogate",),
 }
+
+#: Classes that files of earlier versions may name, and what to do without them.
+GONE = {"BoostedRanker": "teach an AdditiveRanker(), which has trees itself and replaces a BlendRanker() without a list, too"}
 
 #: Modules, relative to `online_rank`, that declare the bounds of a ranker that only studies use, or that none covers it, by the
 #: name of its class. They are imported when such a ranker is tracked or certified.

@@ -93,9 +93,8 @@ def models() -> Iterator[Any]:
     yield o.GradientRanker()
     yield o.GradientRanker("logistic", optimizer="adagrad")
     yield o.RidgeRanker()
-    yield o.BoostedRanker()
     yield o.DirectRanker()
-    yield o.BlendRanker()
+    yield o.BlendRanker([o.PerceptronRanker(), o.RidgeRanker()])
     yield o.KernelPerceptronRanker()
     yield o.LossTracker(o.PerceptronRanker(), {"u": np.ones(3)}, measure_served=True)
     yield o.LossTracker(o.SlamRanker(), {"u": np.ones(3)})
@@ -105,7 +104,6 @@ def models() -> Iterator[Any]:
         o.QueryNormalizer("standard"), o.QueryNormalizer("minmax"),
     ):  # fmt: skip
         yield transformer | o.PerceptronRanker()
-    yield o.StreamQuantileMap() | o.BlendRanker()
 
 
 def _use_everything() -> None:
@@ -113,6 +111,7 @@ def _use_everything() -> None:
     from scipy.sparse import csr_array
 
     import online_rank as o
+    from online_rank.support import registry
 
     grades = np.array([0, 1, 2, 0])
     arrays = [(np.arange(12.0).reshape(4, 3) % 5).astype(dtype) for dtype in (np.float64, np.float32)]
@@ -150,10 +149,16 @@ def _use_everything() -> None:
         (o.ClickPerceptron(policy=o.FairPairs(seed=1)), X, grades),
     ):
         _use(model, query, y)
-    # Trees grow only after some queries.
-    trees = o.BoostedRanker(depth=2, rate=1.0)
+    shown = o.Impression((3, 0, 1, 2))
+    for array in (*arrays, *(array.copy() for array in arrays)):
+        clicks = o.ClickBlendRanker()
+        for _ in range(2):
+            clicks.learn_one(array, shown.clicked([1]))
+        clicks.rank_one(array)
+    # Trees grow only after some lists.
+    trees = registry.public_class("ClickTrees")(depth=2, rate=1.0)
     for t in range(16):
-        trees.learn_one(np.arange(12.0).reshape(4, 3) % (t + 2), [0, 1, 2, 0])
+        trees.learn_one(np.arange(12.0).reshape(4, 3) % (t + 2), shown.clicked([t % 4]))
     trees.rank_one(np.eye(3))
     file = "tree\nmax_feature_idx=0\nfeature_names=a\nTree=0\nnum_leaves=1\nleaf_value=1\nend of trees"
     o.FixedTrees(file).rank_one(documents)

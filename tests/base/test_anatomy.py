@@ -10,6 +10,7 @@ from river import linear_model, preprocessing
 from online_rank import (
     AdditiveRanker,
     BlendRanker,
+    ClickBlendRanker,
     ClickPerceptron,
     ExaminedRanker,
     ForEachDocument,
@@ -79,9 +80,18 @@ ABILITIES = {
     ),
     "tracker of clicks": (LossTracker(ClickPerceptron()), {"takes_clicks", "takes_sparse", "draws", "learns"}),
     "blend": (BlendRanker([PerceptronRanker(), RidgeRanker()]), {"takes_served", "learns"}),
-    "default blend": (
-        BlendRanker(),
-        {"takes_context", "takes_documents", "takes_missing", "takes_sparse", "takes_served", "learns"},
+    "blend of clicks": (
+        ClickBlendRanker(),
+        {
+            "takes_any_list",
+            "takes_clicks",
+            "takes_context",
+            "takes_documents",
+            "takes_missing",
+            "takes_sparse",
+            "draws",
+            "learns",
+        },
     ),
     "blend of curves": (
         BlendRanker([AdditiveRanker()]),

@@ -9,7 +9,7 @@ from scipy.sparse import csr_array
 
 from online_rank import (
     BlendRanker,
-    BoostedRanker,
+    ClickBlendRanker,
     DeclaredFeatures,
     DirectRanker,
     GradientRanker,
@@ -21,6 +21,7 @@ from online_rank import (
     RidgeRanker,
     StreamScaler,
 )
+from online_rank.rankers.click_trees import ClickTrees
 
 EXACT = {
     "perceptron": lambda: PerceptronRanker(),
@@ -31,10 +32,10 @@ EXACT = {
     "blend of pipelines": lambda: BlendRanker([StreamScaler() | PerceptronRanker(), RidgeRanker()]),
 }
 SHARES = {
-    "trees": lambda: StreamScaler() | BoostedRanker(),
+    "trees": lambda: StreamScaler() | ClickTrees(),
     "network": lambda: StreamScaler() | DirectRanker(hidden=(6,)),
     "kernel": lambda: StreamScaler() | KernelPerceptronRanker(),
-    "blend": lambda: BlendRanker(),
+    "click blend": lambda: ClickBlendRanker(),
 }
 NAMES = ("clicks", "age", "length")
 
@@ -84,7 +85,7 @@ def test_contributions_by_hand():
 def test_columns_of_arrays_have_the_names_that_were_declared():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(9, 3)), rng.integers(0, 3, 9)
-    for model in (DeclaredFeatures(NAMES) | PerceptronRanker(), DeclaredFeatures(NAMES) | StreamScaler() | BoostedRanker()):
+    for model in (DeclaredFeatures(NAMES) | PerceptronRanker(), DeclaredFeatures(NAMES) | StreamScaler() | DirectRanker()):
         for _ in range(30):
             model.learn_one(X, y)
         named = [dict(zip(NAMES, row, strict=True)) for row in X.tolist()]
@@ -227,7 +228,7 @@ def test_an_explanation_takes_the_memory_of_the_features_in_use():
     ("make", "most"),
     [
         (lambda: DirectRanker(hidden=(4,)), 1048),
-        (BoostedRanker, 1048),
+        (ClickTrees, 1048),
         (lambda: KernelPerceptronRanker(budget=320), 52),
     ],
 )

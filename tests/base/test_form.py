@@ -6,7 +6,7 @@ import pytest
 from online_rank import (
     AdditiveRanker,
     BlendRanker,
-    BoostedRanker,
+    ClickBlendRanker,
     DirectRanker,
     ForEachDocument,
     GradientRanker,
@@ -23,6 +23,7 @@ from online_rank import (
 )
 from online_rank.base.closed import form_of
 from online_rank.base.form import Take, Tree, first_at_least, full_tree, sources_of
+from online_rank.rankers.click_trees import ClickTrees
 from tests.reference.forms import columns, leaf, scores
 
 MODELS = {
@@ -34,13 +35,13 @@ MODELS = {
     "perceptron on quantiles": lambda: StreamQuantileMap() | PerceptronRanker(),
     "standard in the query": lambda: QueryNormalizer() | PerceptronRanker(),
     "minmax in the query": lambda: QueryNormalizer("minmax") | PerceptronRanker(),
-    "trees on quantiles": lambda: StreamQuantileMap() | BoostedRanker(),
-    "trees behind a scaler": lambda: StreamScaler() | BoostedRanker(),
+    "trees on quantiles": lambda: StreamQuantileMap() | ClickTrees(),
+    "trees behind a scaler": lambda: StreamScaler() | ClickTrees(),
     "network": lambda: StreamScaler() | DirectRanker(dtype="float64"),
     "curves": lambda: AdditiveRanker(relative=False),
     "curves and ranks": lambda: AdditiveRanker(),
-    "blend": lambda: BlendRanker(relative=False),
-    "blend with ranks": lambda: BlendRanker(),
+    "blend of clicks": lambda: ClickBlendRanker(relative=False),
+    "blend of clicks with ranks": lambda: ClickBlendRanker(),
     "blend of pipelines": lambda: BlendRanker([StreamScaler() | PerceptronRanker(), StreamScaler() | RidgeRanker()]),
     "tracked": lambda: StreamScaler() | LossTracker(PerceptronRanker()),
 }

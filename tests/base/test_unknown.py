@@ -11,7 +11,7 @@ from online_rank.rankers.fixed import FixedRanker
 
 MAKERS = {
     "curves": AdditiveRanker,
-    "blend": BlendRanker,
+    "blend": lambda: BlendRanker([AdditiveRanker()]),
     "perceptron": PerceptronRanker,
     "scaler": lambda: StreamScaler() | PerceptronRanker(),
     "map": lambda: StreamQuantileMap() | PerceptronRanker(),

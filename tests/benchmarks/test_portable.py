@@ -29,8 +29,6 @@ MODELS = (
     "AdditiveRanker()",
     "AdditiveRanker(), missing values",
     "RidgeRanker()",
-    "BoostedRanker()",
-    "BlendRanker()",
     "StreamQuantileMap() | PerceptronRanker()",
     "StreamScaler() | PerceptronRanker(credit='argmax', half_life=200)",
     "StreamScaler() | GradientRanker('logistic')",

@@ -232,14 +232,14 @@ def test_a_tracker_certifies_what_a_pipeline_around_a_blend_answered():
     assert tracker.served_interval().n == certificate.totals["n_counted"]
     assert from_bytes(to_bytes(model))["LossTracker"].certificate().to_dict() == certificate.to_dict()
     with pytest.raises(TypeError, match="best fixed blend"):
-        LossTracker(BlendRanker(), {"u": np.ones(3)})
+        LossTracker(BlendRanker([PerceptronRanker()]), {"u": np.ones(3)})
 
 
 def test_what_keeps_no_account():
     with pytest.raises(TypeError, match="keeps no account"):
         certificate_of(StreamScaler() | RidgeRanker())
     with pytest.raises(KeyError, match="no comparators"):
-        certificate_of(BlendRanker(), comparator="u")
+        certificate_of(BlendRanker([PerceptronRanker()]), comparator="u")
     # A tracker of perceptrons, without a comparator, says what no weights could have done.
     tracker = LossTracker(PerceptronRanker())
     tracker.learn_one(np.eye(2), [1, 0])

@@ -63,15 +63,17 @@ def test_two_thousand_short_runs_have_true_labels():
 
 def members(kind):
     mapped = StreamQuantileMap() | PerceptronRanker()
-    return {"additive": AdditiveRanker, "plain": lambda: BlendRanker([PerceptronRanker(), RidgeRanker()]),
-            "mapped": lambda: BlendRanker([mapped, RidgeRanker()])}[kind]()  # fmt: skip
+    if kind == "additive":
+        return AdditiveRanker()
+    first = {"curves": AdditiveRanker(trees=0), "plain": PerceptronRanker(), "mapped": mapped}[kind]
+    return BlendRanker([first] if kind == "curves" else [first, RidgeRanker()])
 
 
-@pytest.mark.parametrize("kind", ["additive", "plain", "mapped", pytest.param("default", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["additive", "curves", "plain", "mapped"])
 @pytest.mark.parametrize("around", ["alone", "tracked", "behind a map"])
 def test_the_account_of_a_blend_measures_what_was_served_only_where_it_says_so(kind, around):
     """A member's own map learns before the blend judges its candidates: certified 168.745, served 168.857."""
-    blend = BlendRanker() if kind == "default" else members(kind)
+    blend = members(kind)
     model = LossTracker(blend, measure_served=True) if around == "tracked" else blend
     model = StreamQuantileMap() | model if around == "behind a map" else model
     rng, served = np.random.default_rng(5), 0.0

@@ -26,7 +26,8 @@ def run(seed):
         if number % 7 == 6:
             # Folding the terms in rounds the matrix; usually it waits for more of them.
             learner._fold()
-        q = unit_vector(rng.normal(size=p).astype(np.float32))
+        vector = rng.normal(size=p).astype(np.float32)
+        q = unit_vector(vector)
         D = rng.normal(size=(m, k)).astype(np.float32)
         inverse = inverse_lengths(D)
         s = learner.scores(D, inverse, q, averaged=False)
@@ -34,7 +35,7 @@ def run(seed):
         wanted = -s if seed % 3 == 0 else D @ (q @ truth)
         y = np.argsort(np.argsort(wanted)) // 2
         row = np.empty(10)
-        assert learner.learn(D, inverse, q, y, 1.0, row)
+        assert learner.learn(D, vector, y, 1.0, row)
         if row[2] > 0.0:
             v = perceptron.weights("ndcg@10", "mean", s.tolist(), y.tolist())
             pairs = perceptron.pair_weights("spread", v, s.tolist(), y.tolist(), row[4])

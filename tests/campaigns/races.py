@@ -21,9 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from online_rank import BoostedRanker, DirectRanker, GradientRanker, KernelPerceptronRanker, PerceptronRanker, StreamScaler
+from online_rank import DirectRanker, GradientRanker, KernelPerceptronRanker, PerceptronRanker, StreamScaler
 from online_rank.metrics import metric
 from online_rank.query import SparseRows
+from online_rank.rankers.click_trees import ClickTrees
 from online_rank.storage.files import from_bytes, to_bytes
 from tests.campaigns.children import Died, in_child
 from tests.campaigns.found import Found
@@ -152,7 +153,7 @@ def _spoilt(array: str, seconds: float) -> Found:
     rows = SparseRows(given["starts"], given["columns"], given["values"], d)
     measured = metric("ndcg@10")
     learners = [PerceptronRanker(), KernelPerceptronRanker(budget=20), DirectRanker((4,), seed=1)]
-    learners += [BoostedRanker(depth=2, window=8, rate=10.0), StreamScaler() | GradientRanker()]
+    learners += [ClickTrees(depth=2, window=8, rate=10.0), StreamScaler() | GradientRanker()]
     sparse = [PerceptronRanker(), GradientRanker(), StreamScaler() | PerceptronRanker()]
     acts: list[Callable[[], Any]] = [
         *(lambda each=each: each.learn_one(given["X"][:m], given["y"][:m]) for each in learners),

@@ -17,7 +17,7 @@ from online_rank import ClickPerceptron, HashedFeatures, PerceptronRanker, Strea
 from online_rank.feedback import Impression, PositionBias
 from online_rank.metrics import NDCG, OffPolicyValue, metric
 from online_rank.query import Runs, SparseRows
-from online_rank.rankers.boosted import BoostedRanker
+from online_rank.rankers.click_trees import ClickTrees
 from online_rank.serving import Challenge, FeedbackPlan, PendingQueries
 from online_rank.serving.forgetting import forget
 from online_rank.serving.messages import Forget
@@ -145,7 +145,7 @@ def _others() -> dict[str, Callable[[], Scenario]]:
         "direct: block": on_arrays(lambda: online_rank.DirectRanker((4,), seed=1), many),
         "direct: weighted": on_arrays(lambda: online_rank.DirectRanker((4, 3), seed=1), one),
         "scaler | direct: weighted": on_arrays(lambda: StreamScaler() | online_rank.DirectRanker((4,), seed=1), one),
-        "boosted: tree": on_arrays(lambda: BoostedRanker(depth=2, window=8, rate=10.0), many),
+        "clicks: tree": on_arrays(lambda: ClickTrees(depth=2, window=8, rate=10.0), many),
         "hashed: block": on_arrays(lambda: HashedFeatures(4) | PerceptronRanker(), many),
     }
 
@@ -182,7 +182,7 @@ def _others() -> dict[str, Callable[[], Scenario]]:
         "click perceptron: clicks": lambda: clicked(ClickPerceptron),
         "hybrid: runs": fused,
         "perceptron: explain": lambda: explained(lambda: StreamScaler() | PerceptronRanker()),
-        "boosted: explain": lambda: explained(lambda: BoostedRanker(depth=2, window=8, rate=10.0)),
+        "clicks: explain": lambda: explained(lambda: ClickTrees(depth=2, window=8, rate=10.0)),
         "metric: update": of(metric("ndcg@3"), lambda m: m.update([0, 2, 1], [0.3, 0.2, 0.1])),
         "metric: update_many": of(metric("ap"), lambda m: m.update_many(*blocks)),
         "metric: rolling": of(utils.Rolling(NDCG, 3, k=3), lambda m: m.update([0, 2, 1], [0.3, 0.2, 0.1])),

@@ -48,8 +48,11 @@ def test_a_run_begins_as_the_model_of_today(run, files, today):
 
 
 def test_features_that_a_table_lacks_are_reported(run):
-    code, _, err = run("train", *TABLE, "--begin-with", "other.txt", "--json")
+    code, out, err = run("train", *TABLE, "--begin-with", "other.txt")
     assert code == 0, err
+    # A blend counts no updates.
+    assert "cumulative loss" in out
+    assert "updated on" not in out
     assert "--begin-with other.txt: log.csv lacks features of its splits, which count as missing: price" in err
 
 

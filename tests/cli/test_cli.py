@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import online_rank
-from online_rank import AdditiveRanker, BlendRanker, History, load, rank_one, read
+from online_rank import AdditiveRanker, History, load, rank_one, read
 from online_rank._kernels.ahead.loading import in_use
 from online_rank.base import ranker_of, steps_of
 from online_rank.cli import serve
@@ -91,14 +91,6 @@ def test_train_for_people(files, run):
     assert "saved to" in out
     assert "\x1b" not in out
     assert all(len(line) <= 80 for line in out.splitlines() if "saved" not in line)
-
-
-@pytest.mark.slow
-def test_train_counts_no_updates_of_a_blend(files, run):
-    code, out, _ = run("train", files / "a.txt", "--ranker", "blend")
-    assert code == 0
-    assert "updated on" not in out
-    assert "cumulative loss" in out
 
 
 def test_quiet_prints_nothing(files, run):
@@ -411,7 +403,6 @@ def test_the_ranker_of_a_new_model_is_refused_together_with_a_model(files, run, 
     [
         ({}, "AdditiveRanker"),
         ({"ranker": "swap"}, "StreamQuantileMap | SwapRanker"),
-        ({"ranker": "blend"}, "BlendRanker"),
         ({"ranker": "perceptron"}, "StreamScaler | PerceptronRanker"),
     ],
 )
@@ -575,20 +566,13 @@ def test_linear_weights_are_certified_against_the_batch_weights(files, run):
     assert "Certificate against" in out
 
 
-@pytest.mark.parametrize(
-    ("options", "bounds"),
-    [
-        ((), {"blend_bound"}),
-        (("--ranker", "blend"), {"blend_bound", "blend_closed_bound", "blend_path_bound"}),
-    ],
-)
-def test_the_others_are_certified_against_their_best_candidate(files, run, options, bounds):
-    code, out, _ = run("train", files / "a.txt", *options, "--certify", "--json")
+def test_curves_are_certified_against_their_best_candidate(files, run):
+    code, out, _ = run("train", files / "a.txt", "--certify", "--json")
     certificate = json.loads(out)["certificate"]
     assert code == 0
     assert certificate["holds"]
     assert certificate["comparator"] is None
-    assert {check["name"] for check in certificate["bounds"]} == bounds
+    assert {check["name"] for check in certificate["bounds"]} == {"blend_bound"}
     assert certificate["measured"]["best_blend"] <= certificate["loss"] + 1e-9
     assert certificate["measured"]["n_drawn"] == 0
 
@@ -635,21 +619,3 @@ def test_certificates_need_queries_that_can_be_read_twice(files, run):
     code, _, err = run("train", "-", "--ranker", "perceptron", "--certify")
     assert code == 2
     assert "--certify needs a re-readable file" in err
-
-
-@pytest.mark.slow
-def test_train_a_blend(files, run):
-    blend = "--ranker", "blend"
-    code, out, err = run("train", files / "a.txt", "--test", files / "test.txt", *blend, "--save", files / "m.npz", "--json")
-    assert (code, err) == (0, "")
-    report = json.loads(out)
-    assert report["passes"][0]["queries"] == 40
-    assert 0.0 < report["test"]["random"]["ndcg@10"] < report["test"]["metrics"]["ndcg@10"] <= 1.0
-    model = load(files / "m.npz")
-    assert type(model) is BlendRanker
-    assert len(model.learners) == 2
-    code, out, _ = run("train", files / "a.txt", *blend, "--certify")
-    assert code == 0
-    assert "best fixed blend" in out
-    assert "L + c / eta_T + Delta + G" in out
-    assert "VIOLATED" not in out

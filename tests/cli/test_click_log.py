@@ -96,7 +96,6 @@ def test_each_kind_of_log_is_learned(origin, folder, capsys):
         ("shuffled", (), "StreamQuantileMap | SwapRanker", None),
         ("shuffled", ("--ranker", "additive"), "AdditiveRanker", (1.0,)),
         ("place", (), "AdditiveRanker", None),
-        ("above", ("--ranker", "blend"), "BlendRanker", None),
         ("moved", ("--ranker", "perceptron", "--examination", "none"), "PerceptronRanker", (1.0,) * 20),
     ],
 )
@@ -126,7 +125,6 @@ def test_the_model_of_a_log_by_its_origin_and_the_ranker_named(origin, named, ki
         (["-", "--clicks", "moved"], "a log of clicks is read several times: give a file in place of standard input"),
         (["--clicks", "shuffled", "--topic", "topic"], "--topic is for --clicks moved"),
         (["--clicks", "shuffled", "--examination", "none"], "--examination is for --clicks moved"),
-        (["--clicks", "moved", "--ranker", "blend", "--sign", "x=+"], "a blend has trees, which keep no sign"),
         (["--examination", "none"], "--examination needs --clicks"),
         (["--feedback-window", "1h"], "--feedback-window needs --clicks"),
         (["--clicks", "shuffled", "--event", "buy=1"], "'click' in column 'click' has no value: events has 'buy'"),
@@ -379,16 +377,16 @@ def test_lists_that_moved_tell_no_winner(folder, capsys):
 
 
 @pytest.mark.parametrize(
-    ("named", "says"),
+    ("origin", "named", "says"),
     [
-        ((), "Weights of the features"),
-        (("--ranker", "additive"), "<h2>Curves</h2>"),
-        pytest.param(("--ranker", "blend"), "Features by which the trees split", marks=pytest.mark.slow),
+        ("shuffled", (), "Weights of the features"),
+        ("shuffled", ("--ranker", "additive"), "<h2>Curves</h2>"),
+        pytest.param("moved", (), "Features by which the trees split", marks=pytest.mark.slow),
     ],
 )
-def test_a_report_of_clicks(named, says, folder, tmp_path, capsys):
-    pd.read_csv(folder / "shuffled.csv", index_col=0)[:1800].to_csv(tmp_path / "log.csv", index=False)
-    options = ("--clicks", "shuffled", "--exclude", "topic", "--event", "click=1", *named)
+def test_a_report_of_clicks(origin, named, says, folder, tmp_path, capsys):
+    pd.read_csv(folder / f"{origin}.csv", index_col=0)[:1800].to_csv(tmp_path / "log.csv", index=False)
+    options = ("--clicks", origin, "--exclude", "topic", "--event", "click=1", *named)
     code, *_ = run(capsys, str(tmp_path / "log.csv"), *options, "--report", str(tmp_path / "page"))
     assert code == 0
     page = (tmp_path / "page" / "index.html").read_text()

@@ -55,9 +55,9 @@ def test_train_refuses_kinds_of_columns_that_are_not_there_or_have_numbers(tmp_p
     assert code == 0, errors
 
 
-@pytest.mark.parametrize("given", [("--ranker", "blend", "--grade", "grade"), ("--clicks", "moved")])
+@pytest.mark.parametrize("given", [("--grade", "grade"), ("--clicks", "moved")])
 def test_columns_made_of_texts_are_no_columns_of_a_file(given, tmp_path, capsys):
-    """`evaluate` warned that the file lacks "words of title", which a blend makes of its titles."""
+    """`evaluate` warned that the file lacks "words of title", which a model made of its titles."""
     rng = np.random.default_rng(0)
     rows = [
         (q, f"{q}/{d}", d + 1, int(rng.integers(2)), " ".join(f"w{i}" for i in rng.integers(40, size=1 + d)), d % 2)

@@ -7,7 +7,6 @@ import pytest
 
 from online_rank import (
     AdditiveRanker,
-    BlendRanker,
     ClickPerceptron,
     ExaminedRanker,
     FairPairs,
@@ -82,7 +81,7 @@ def test_a_click_model_takes_an_examination_where_it_lacks_one(tmp_path):
 
 def test_it_prints_what_is_shown_and_learned():
     assert how_it_serves(PerceptronRanker(), None, []) == ["ranks greedily; learns from grades"]
-    assert how_it_serves(BlendRanker(), None, ["click"]) == [
+    assert how_it_serves(AdditiveRanker(), None, ["click"]) == [
         "ranks greedily; learns from grades and events (click), as if positions did not matter"
     ]
     assert how_it_serves(SwapRanker(), None, []) == [

@@ -52,7 +52,7 @@ def test_signs_are_kept_saved_certified_and_exported(run, tmp_path):
         (["--sign", "prise=-"], "--sign prise: log.csv has no such feature; there are price, fit"),
         (["--sign", "price=2"], "--sign price=2: give the name of a feature and its sign"),
         (["--sign", "price=-", "--sign", "price=+"], "price has both signs"),
-        (["--sign", "price=-", "--ranker", "blend"], "a blend has trees, which keep no sign"),
+        (["--sign", "price=-", "--ranker", "blend"], "'blend' is not one of 'additive', 'perceptron'"),
     ],
 )
 def test_signs_that_cannot_be_kept_are_refused(run, options, told):

@@ -17,7 +17,7 @@ import pytest
 from online_rank import (
     AdditiveRanker,
     BlendRanker,
-    BoostedRanker,
+    ClickBlendRanker,
     ClickPerceptron,
     CrossFeatures,
     DirectRanker,
@@ -39,6 +39,7 @@ from online_rank import (
 from online_rank.export import TARGETS, export, probes, query_inputs, solr_features, verify
 from online_rank.export.cells import PARTS, as_table, cell
 from online_rank.query import Runs
+from online_rank.rankers.click_trees import ClickTrees
 from tests.export import stub_engines
 from tests.reference import engines, postgresql
 
@@ -54,17 +55,17 @@ MODELS = {
         lambda: StreamScaler() | SwapRanker(),
     ],
     "trees": [
-        lambda: StreamScaler() | BoostedRanker(),
-        lambda: BlendRanker([StreamScaler() | BoostedRanker(), BoostedRanker()]),
+        lambda: StreamScaler() | ClickTrees(),
+        lambda: BlendRanker([StreamScaler() | ClickTrees(), ClickTrees()]),
     ],
-    "curves": [lambda: AdditiveRanker(relative=False, trees=20), lambda: BlendRanker(relative=False)],
+    "curves": [lambda: AdditiveRanker(relative=False, trees=20), lambda: ClickBlendRanker(relative=False)],
     "networks": [
         lambda: StreamScaler() | DirectRanker(hidden=(3,), dtype="float64"),
-        lambda: BlendRanker([PerceptronRanker(), BoostedRanker()]),
+        lambda: BlendRanker([PerceptronRanker(), ClickTrees()]),
     ],
     "relative": [
         lambda: AdditiveRanker(trees=20),
-        BlendRanker,
+        ClickBlendRanker,
         lambda: StreamQuantileMap() | PerceptronRanker(),
         lambda: QueryNormalizer() | RidgeRanker(),
         lambda: BlendRanker([QueryNormalizer() | PerceptronRanker(), StreamScaler() | RidgeRanker()]),
@@ -101,6 +102,8 @@ def query_of(part, rng, alone):
         q, D = rng.normal(size=3), rng.normal(size=(6, 3))
         x = [({} if alone else one) | {"embedding": d.tolist()} for one, d in zip(x, D, strict=True)]
         y, context = y + (D @ q > 0.0), {"embedding": q.tolist()}
+        # Some queries of a ranker of vectors have none, as of new users.
+        context = {} if alone and rng.random() < 0.3 else context
     if part == "context":
         user = str(rng.choice(["ada", "bob"]))
         y, context = y if user == "ada" else np.digitize(b, [1.0, 2.0]), {"user": user, "length": float(rng.random())}
@@ -173,8 +176,9 @@ def plain_scores(body, given):
                 d, q = (np.array(v or [np.nan], float) for v in (fields.get(field), fields.get(f"query {field}")))
                 for how, column in columns.items():
                     M = np.array(column["matrix"])
-                    t = M[0] if len(M) == 1 and how == "linear" else q / np.sqrt(q @ q) @ M if len(q) == len(M) else d * np.nan
-                    ok = len(d) == M.shape[1] and d.any() and (how != "linear" or f"query {field}" not in fields)
+                    without = len(M) == 1 and how in ("linear", "alone")
+                    t = M[0] if without else q / np.sqrt(q @ q) @ M if len(q) == len(M) else d * np.nan
+                    ok = len(d) == M.shape[1] and d.any() and (how != "alone" or f"query {field}" not in fields)
                     value = float(t @ d / np.sqrt(d @ d)) if ok else np.nan
                     row[column["column"]] = 0.0 if value != value and not given.takes_missing else value
             rows.append(row)

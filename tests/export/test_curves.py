@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from online_rank import AdditiveRanker, BlendRanker, PerceptronRanker, StreamScaler
+from online_rank import AdditiveRanker, ClickBlendRanker, PerceptronRanker, StreamScaler
 from online_rank.base.closed import form_of
 from online_rank.export import TARGETS, changes, export, solr_features, to_elasticsearch
 from online_rank.export.ensembles import LEAVES, as_trees
@@ -17,8 +17,8 @@ from tests.reference import engines, postgresql
 MODELS = {
     "additive": AdditiveRanker,
     "additive, relative=False": lambda: AdditiveRanker(relative=False),
-    "blend": BlendRanker,
-    "blend, relative=False": lambda: BlendRanker(relative=False),
+    "clicks": ClickBlendRanker,
+    "clicks, relative=False": lambda: ClickBlendRanker(relative=False),
     "few levels": lambda: AdditiveRanker(relative=False, max_levels=2),
 }
 ALL, DOCUMENTS = ("c", "json", "onnx", "duckdb"), ("vespa", "painless")
@@ -199,7 +199,7 @@ def test_changes_are_counted_as_the_targets_make_them(to, taught, tmp_path):
     assert (found.n_queries, found.first) == (30, first)
     assert found.here == pytest.approx(own, abs=1e-12)
     assert found.there == pytest.approx(theirs, abs=1e-12)
-    assert changes(taught("blend"), "json", queries).otherwise == 0.0
+    assert changes(taught("clicks"), "json", queries).otherwise == 0.0
 
 
 def test_changes_of_linear_models_and_of_none():

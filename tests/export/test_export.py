@@ -12,7 +12,6 @@ import pytest
 
 import online_rank
 from online_rank import (
-    BoostedRanker,
     DirectRanker,
     GradientRanker,
     LossTracker,
@@ -32,6 +31,7 @@ from online_rank.export import (
     to_solr,
     to_vespa,
 )
+from online_rank.rankers.click_trees import ClickTrees
 
 NAMES = ("clicks", "age", "bm25")
 
@@ -109,7 +109,7 @@ def test_a_constant_feature_has_no_weight():
     ("model", "reason"),
     [
         (lambda: QueryNormalizer() | PerceptronRanker(), "columns relative to the query have no linear form"),
-        (lambda: DirectRanker(seed=0), "DirectRanker has no linear form"),
+        (lambda: DirectRanker(seed=0), "networks have no linear form"),
     ],
 )
 def test_what_is_not_linear_says_why(model, reason):
@@ -364,7 +364,7 @@ def test_c_takes_values_at_a_threshold_to_the_side_that_the_model_does(tmp_path)
     def query(m):
         return rng.integers(0, 7, size=(m, 6)) / 10.0
 
-    model = QueryNormalizer() | BoostedRanker(depth=3, window=8)
+    model = QueryNormalizer() | ClickTrees(depth=3, window=8)
     for _ in range(60):
         X = query(8)
         model.learn_one(X, np.digitize(X[:, 0] + X[:, 1] - X[:, 2] + rng.normal(size=8) / 4, [0.2, 0.6]))

@@ -8,9 +8,10 @@ import sqlite3
 import numpy as np
 import pytest
 
-from online_rank import BoostedRanker, PerceptronRanker, RunFeatures
+from online_rank import PerceptronRanker, RunFeatures
 from online_rank.export import TARGETS, export
 from online_rank.export.painless import to_painless
+from online_rank.rankers.click_trees import ClickTrees
 
 #: Names that a program might take for one.
 PAIRS = [
@@ -66,7 +67,7 @@ def _exported(to, names):
         )
     if "linear" in TARGETS[to].kinds:
         return export(PerceptronRanker.from_weights(dict(zip(names, (1.0, 2.0), strict=True))), to)
-    model = BoostedRanker()
+    model = ClickTrees()
     model.learn_one([dict(zip(names, row, strict=True)) for row in np.eye(2).tolist()], [0, 1])
     return export(model, to)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from online_rank import AdditiveRanker, BlendRanker, export
+from online_rank import AdditiveRanker, ClickBlendRanker, export
 from online_rank.base.form import Curves, InQuery, Tree
 from online_rank.export.onnx_curves import cells_of, curves_on, known
 from online_rank.export.onnx_graph import DOUBLE, Graph
@@ -113,7 +113,7 @@ def test_missing_values_are_below_all():
     assert (run(lambda graph: known(graph, "features"), X) == [[-np.finfo(np.float64).max, 1.0]]).all()
 
 
-@pytest.mark.parametrize("make", [AdditiveRanker, lambda: AdditiveRanker(relative=False), BlendRanker])
+@pytest.mark.parametrize("make", [AdditiveRanker, lambda: AdditiveRanker(relative=False), ClickBlendRanker])
 def test_models_with_trees_on_queries_of_every_length(make):
     rng, model = np.random.default_rng(0), make()
 
@@ -128,7 +128,7 @@ def test_models_with_trees_on_queries_of_every_length(make):
         model.learn_one(X, np.digitize(np.nan_to_num(X[:, 0] * X[:, 1]) + 3.0 * (X[:, 2] > 1.0), [-1.0, 1.0, 3.0]))
     made = export.to_onnx(model)
     # 200 trees, by tables: the runtime takes four times as long to walk them.
-    assert isinstance(model, BlendRanker) or "TreeEnsembleRegressor" not in {node.op_type for node in made.graph.node}
+    assert isinstance(model, ClickBlendRanker) or "TreeEnsembleRegressor" not in {node.op_type for node in made.graph.node}
     session = runtime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
     assert session.run(None, {"features": np.empty((0, 6))})[0].shape == (0,)
     for m in (1, 2, 50, 160, 161, 300):

@@ -14,7 +14,7 @@ import pytest
 from online_rank import (
     AdditiveRanker,
     BlendRanker,
-    BoostedRanker,
+    ClickBlendRanker,
     DirectRanker,
     GradientRanker,
     PerceptronRanker,
@@ -28,6 +28,7 @@ from online_rank.base.closed import form_of
 from online_rank.cli import main
 from online_rank.export import KINDS, TARGETS, export, solr_features, to_painless
 from online_rank.export.reading import simplified
+from online_rank.rankers.click_trees import ClickTrees
 from tests.reference import engines
 
 NAMES = ("clicks", "age", "length", "year")
@@ -40,19 +41,19 @@ MODELS = {
         lambda: StreamScaler() | BlendRanker([StreamScaler() | PerceptronRanker(), RidgeRanker()]),
     ],
     "trees": [
-        lambda: StreamScaler() | BoostedRanker(),
-        lambda: BlendRanker([StreamScaler() | BoostedRanker(), BoostedRanker()]),
+        lambda: StreamScaler() | ClickTrees(),
+        lambda: BlendRanker([StreamScaler() | ClickTrees(), ClickTrees()]),
     ],
-    "curves": [lambda: AdditiveRanker(relative=False), lambda: BlendRanker(relative=False)],
+    "curves": [lambda: AdditiveRanker(relative=False), lambda: ClickBlendRanker(relative=False)],
     "document": [
         lambda: StreamScaler() | DirectRanker(hidden=(6,), dtype="float64"),
-        lambda: BlendRanker([PerceptronRanker(), BoostedRanker()]),
+        lambda: BlendRanker([PerceptronRanker(), ClickTrees()]),
     ],
     "query": [
         lambda: QueryNormalizer() | PerceptronRanker(),
         lambda: QueryNormalizer("minmax") | PerceptronRanker(),
         lambda: StreamQuantileMap() | PerceptronRanker(),
-        lambda: StreamQuantileMap() | BoostedRanker(),
+        lambda: StreamQuantileMap() | ClickTrees(),
         lambda: BlendRanker([StreamQuantileMap() | PerceptronRanker(), StreamScaler() | RidgeRanker()]),
         lambda: AdditiveRanker(),
     ],
@@ -127,7 +128,7 @@ def test_a_target_computes_the_model_or_refuses_it(to, models, tmp_path):
                 # Halfway between the points of a curve, trees differ by half of what it rises between them.
                 found, expected = found - found.mean(), expected - expected.mean()
                 np.testing.assert_allclose(found, expected, atol=0.03 * scale)
-            elif to in SINGLE or (to == "onnx" and "BoostedRanker" in str(model)):
+            elif to in SINGLE or (to == "onnx" and "ClickTrees" in str(model)):
                 # Single precision of sums of terms that may be larger than the sum.
                 exact, tolerance = np.abs(X).max() * scale, 1e-6
                 found, expected = found - found.mean(), expected - expected.mean()

@@ -6,13 +6,14 @@ import shutil
 import numpy as np
 import pytest
 
-from online_rank import AdditiveRanker, BoostedRanker, PerceptronRanker, StreamScaler, export, save
+from online_rank import AdditiveRanker, PerceptronRanker, StreamScaler, export, save
 from online_rank.base import closed
 from online_rank.base.form import Curves, Trees
 from online_rank.cli import main
 from online_rank.export import door
 from online_rank.export.probing import Probes
 from online_rank.export.verifying.asking import probes_beside, verify
+from online_rank.rankers.click_trees import ClickTrees
 from tests.export import stub_engines
 from tests.reference import postgresql
 
@@ -275,7 +276,7 @@ def test_the_command_writes_probes_and_verifies(model, tmp_path, capsys):
     with pytest.raises(SystemExit) as left:
         main(["verify", str(tmp_path / "m.onnx")])
     assert (left.value.code, capsys.readouterr().out.startswith("equal: ONNX Runtime ")) == (0, True)
-    other = StreamScaler() | BoostedRanker()
+    other = StreamScaler() | ClickTrees()
     for x, y in queries(20):
         other.learn_one([{k: v for k, v in one.items() if k != "brand"} | {"price": one.get("price", 0.0)} for one in x], y)
     (tmp_path / "m.onnx").write_bytes(exported_of_width(model, other))
@@ -292,7 +293,7 @@ def exported_of_width(model, other):
 
 
 def test_splits_are_reached_at_their_thresholds_and_just_below():
-    model = StreamScaler() | BoostedRanker()
+    model = StreamScaler() | ClickTrees()
     for x, y in queries(40):
         model.learn_one([{"clicks": one["clicks"], "price": one.get("price", 9.0)} for one in x], y)
     made = export.probes(model, "c")

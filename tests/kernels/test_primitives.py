@@ -29,6 +29,8 @@ def compiled(name):
 
 
 COMPILED = {name: compiled(name) for name in (*VECTORS, *ROWS, "four_row_squares")}
+double_dots = numba.njit(lambda X, i, w, v: primitives.two_row_double_dots_and_squares(X, i, w, v))
+fetched = numba.njit(lambda X, i, n: primitives.fetch(X, i, n))
 
 
 def in_lanes(terms):
@@ -66,6 +68,15 @@ def test_sums_equal_sums_in_four_lanes(seed, n, single, strided):
             assert list(np.ravel(function(X, 1, w))) == sums, name
     for function in (primitives.four_row_squares, COMPILED["four_row_squares"]):
         assert list(function(X, 1)) == [in_lanes(wide[1 + r] ** 2) for r in range(4)]
+    sums = [in_lanes(wide[r] * of) for of in (w, wide[0]) for r in (1, 2)] + [in_lanes(wide[r] ** 2) for r in (1, 2)]
+    for function in (primitives.two_row_double_dots_and_squares, double_dots):
+        assert list(function(X, 1, w, X[0])) == sums
+
+
+def test_what_is_fetched_stays_as_it_is():
+    X = np.arange(12.0).reshape(3, 4)
+    assert fetched(X, 1, 3) is primitives.fetch(X, 1, 3) is None
+    np.testing.assert_array_equal(X, np.arange(12.0).reshape(3, 4))
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint8])

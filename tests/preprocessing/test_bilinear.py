@@ -25,8 +25,7 @@ def stream(seed, p, k, n, m=6, levels=3):
 
 def learned(learner, q, D, y, w=1.0, served=None):
     row = np.empty(10)
-    inverse, unit = inverse_lengths(D), unit_vector(q)
-    assert learner.learn(D, inverse, unit, y, w, row, *([] if served is None else [served]))
+    assert learner.learn(D, q, y, w, row, *([] if served is None else [served]))
     return row
 
 
@@ -131,9 +130,9 @@ def test_bad_values_change_nothing():
     for q, D, y in stream(7, 3, 3, 5):
         learned(learner, q, D, y)
     before = pickled(learner)
-    D, inverse = np.eye(3, dtype=np.float32), np.ones(3)
+    D, q = np.eye(3, dtype=np.float32), np.array([1.0, 0.0, 0.0], dtype=np.float32)
     for y, w in (([-1, 0, 1], 1.0), ([0, 1, 2], -1.0), ([0, 1, 2], np.nan), ([0, 1, 2], np.inf)):
-        assert not learner.learn(D, inverse, np.array([1.0, 0.0, 0.0]), np.array(y), w, np.empty(10))
+        assert not learner.learn(D, q, np.array(y), w, np.empty(10))
         assert pickled(learner) == before
 
 

@@ -387,7 +387,7 @@ def test_a_stream_without_any_key_raises_one_warning(recwarn):
 
 def test_it_stands_before_every_kind_of_ranker():
     x = {"a": {"brand": 1.0, "x": 1.0}, "b": {"brand": 2.0, "x": 3.0}}
-    for ranker in (AdditiveRanker(), BlendRanker(), LossTracker(PerceptronRanker())):
+    for ranker in (AdditiveRanker(), BlendRanker([AdditiveRanker()]), LossTracker(PerceptronRanker())):
         model = History("brand", half_life="1d") | ranker
         for t in range(3):
             model.learn_one(x, {"a": 2, "b": 0}, at=float(t))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.special import ndtr, ndtri
 from scipy.stats import kstest, rankdata
 
-from online_rank import BlendRanker, PerceptronRanker, StreamQuantileMap
+from online_rank import AdditiveRanker, BlendRanker, PerceptronRanker, StreamQuantileMap
 from online_rank._kernels import quantile_map as kernels
 from online_rank.base.schema import declared_state
 from online_rank.distributed import fork, mix
@@ -401,7 +401,7 @@ def test_columns_of_a_map_behind_a_map_stay_apart(twice, n_columns):
 
 def test_a_blend_brings_its_own_map_behind_another():
     rng = np.random.default_rng(0)
-    model = StreamQuantileMap() | BlendRanker()
+    model = StreamQuantileMap() | BlendRanker([AdditiveRanker()])
     for _ in range(5):
         model.learn_one([dict(zip("ab", row, strict=True)) for row in rng.normal(size=(6, 2)).tolist()], rng.integers(0, 3, 6))
     assert model["BlendRanker"].n_queries == 5

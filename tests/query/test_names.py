@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from online_rank import (
+    AdditiveRanker,
     BlendRanker,
     KernelPerceptronRanker,
     LossTracker,
@@ -84,7 +85,7 @@ def deep(n):
 MODELS = {
     "perceptron": PerceptronRanker,
     "scaler | perceptron": lambda: StreamScaler() | PerceptronRanker(),
-    "blend": BlendRanker,
+    "blend": lambda: BlendRanker([AdditiveRanker()]),
     "kernel": KernelPerceptronRanker,
     "tracker": lambda: LossTracker(PerceptronRanker()),
 }

@@ -118,7 +118,7 @@ def test_strength_is_positive():
         PerceptronRanker.from_rule("rrf", RUNS, strength=0)
 
 
-@pytest.mark.parametrize("ranker", ["BlendRanker", "BoostedRanker", "DirectRanker", "TorchRanker", "RidgeRanker"])
+@pytest.mark.parametrize("ranker", ["BlendRanker", "DirectRanker", "TorchRanker", "RidgeRanker"])
 def test_rankers_that_cannot_begin_with_a_rule_say_which_can(ranker):
     made = getattr(online_rank, ranker)
     with pytest.raises(TypeError, match=f"{ranker} cannot begin with a rule.*PerceptronRanker.from_rule"):

@@ -1,13 +1,19 @@
 """Curves and trees that learn from clicks on displayed lists, with a term for each position."""
 
+import math
+
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
-from online_rank import ClickBlendRanker
+from online_rank import AdditiveRanker, ClickBlendRanker
+from online_rank.base.closed import form_of
 from online_rank.base.schema import check_object, declared_state
 from online_rank.feedback import Impression
+from online_rank.query import read_query
 from online_rank.query.sparse import from_scipy
-from online_rank.rankers.click_trees import ClickTrees, chance_of
+from online_rank.rankers.click_growth import chance_of
+from online_rank.rankers.click_trees import ClickTrees
 from online_rank.storage.files import from_bytes, to_bytes
 
 EXAMINED = np.arange(1.0, 7.0) ** -0.9
@@ -145,7 +151,8 @@ def test_no_tree_splits_by_a_feature_with_a_sign():
     model = taught(ClickBlendRanker(signs={"1": 1}), 200)
     trees = model.learners[1]
     assert trees.n_trees
-    assert trees.importance[0] == 0.0
+    signed, free = model.importance.values()
+    assert signed == 0.0 < free
 
 
 def test_bad_lists_and_settings_are_refused_and_change_nothing():
@@ -158,9 +165,82 @@ def test_bad_lists_and_settings_are_refused_and_change_nothing():
         ClickBlendRanker(examination=(1.0, 0.0))
 
 
-def test_sparse_rows_are_learned_in_the_order_displayed():
-    from scipy.sparse import csr_array
+def documents(n, seed=0):
+    """Queries of a shop: prices that are missing now and then, brands, and a feature that comes late."""
+    rng = np.random.default_rng(seed)
+    for t in range(n):
+        x = [
+            {"price": None if rng.random() < 0.3 else rng.lognormal(), "brand": f"b{rng.integers(5)}", "fit": rng.normal()}
+            for _ in range(12)
+        ]
+        y = [int(d["fit"] > 0.3) + int(d["brand"] == "b1") + int(d["price"] is None) for d in x]
+        yield ([{**d, "late": float(d["fit"] > 0.0)} for d in x] if t > n // 2 else x), y
 
+
+@pytest.mark.first(1)
+@pytest.mark.parametrize("relative", [True, False])
+def test_it_is_curves_and_trees_behind_their_map(relative):
+    model, curves = ClickBlendRanker(relative=relative), AdditiveRanker(relative=relative, trees=0)
+    trees = ClickTrees()
+    for x, y in documents(60):
+        curves._reader.align(curves, read_query(x, y, documents=True), grow=True)
+        names, front = curves.feature_names, declared_state(curves).front
+        rows = np.array(
+            [[1.0 if d.get(n[0]) == n[-1] else 0.0 if type(n) is tuple else d.get(n) for n in names] for d in x], float
+        )
+        mapped = np.where(np.isnan(rows), -5.2, 0.0)
+        for j in range(front.n_features):
+            values, scores = front.knots(j)
+            g = np.interp(rows[:, j], values, scores) if len(values) else np.zeros(len(x))
+            mapped[:, j] = np.where(np.isnan(rows[:, j]), -5.2, np.maximum(g, -2.6))
+        if trees.n_features < len(names):
+            before = trees.n_features
+            trees._reader.extend(trees, None, len(names) - before)
+            for bins in declared_state(trees).bins:  # Earlier documents lacked the new numbers; new levels they did not have.
+                bins[:, [j for j in range(before, len(names)) if type(names[j]) is not tuple]] = 0
+        if model.n_queries:
+            factors = model.weights / model.scales
+            expected = factors[0] * np.array(curves.predict_one(x)) + factors[1] * np.array(trees.predict_one(mapped))
+            assert model.predict_one(x) == pytest.approx(expected, abs=1e-6)
+        # Curves learn ranks of gains.
+        curves.learn_one(x, np.unique([0, *y], return_inverse=True)[1][1:])
+        trees.learn_one(mapped, y)
+        model.learn_one(x, y)
+    assert to_bytes(model.learners[0]) == to_bytes(curves)
+    assert model.learners[1].n_trees == trees.n_trees > 100
+    assert math.isclose(model.weights.sum(), 1.0)
+    assert {*model.importance} == {"price", "brand", "fit", "late"}
+    assert math.isclose(sum(model.importance.values()), declared_state(trees).gains.sum())
+    assert {"fit"} <= {*model.explain_one(x, 0, 1).contributions} <= {"price", "brand", "fit", "late"}
+
+
+def test_a_refused_list_leaves_all_as_it_was():
+    model = ClickBlendRanker()
+    for x, y in documents(20):
+        model.learn_one(x, y)
+    before = to_bytes(model)
+    for bad, message in ((math.inf, "feature 'fit' of document 1 is inf"), ("high", "'fit'")):
+        x, y = next(documents(1, seed=1))
+        with pytest.raises(ValueError, match=message):
+            model.learn_one([x[0], {**x[1], "fit": bad, "new": 1.0}, *x[2:]], y)
+        assert to_bytes(model) == before
+
+
+def test_sparse_rows_are_left_to_the_curves():
+    rng, model, alone = np.random.default_rng(0), ClickBlendRanker(), AdditiveRanker(trees=0)
+    for _ in range(20):
+        X, y = csr_array(np.maximum(rng.normal(size=(10, 200)) - 1.0, 0.0)), rng.integers(0, 2, 10)
+        model.learn_one(X, y)
+        alone.learn_one(X, y)
+    assert model.rank_one(X) == alone.rank_one(X)
+    scores = model.predict_one(X)
+    assert model.explain_one(X, 0, 1).difference == pytest.approx(scores[0] - scores[1])
+    assert form_of(model).head.weights == pytest.approx(
+        declared_state(alone).linear.served_weights * (model.weights / model.scales)[0]
+    )
+
+
+def test_sparse_rows_are_learned_in_the_order_displayed():
     X = csr_array(np.array([[0.0, 1.0, 0.0], [2.0, 0.0, 0.0], [0.0, 0.0, 3.0]]))
     rows = from_scipy(X)
     assert (rows.taken(np.array([2, 0])).toarray() == X.toarray()[[2, 0]]).all()
@@ -209,4 +289,4 @@ def test_what_a_device_adds_is_not_taken_for_what_its_users_ask():
         models[0].learn_one(X, shown, context={"device": "phone" if phone else "desk"})
         models[1].learn_one(X, shown)
     assert models[0].learners[1].terms["phone"] - models[0].learners[1].terms["desk"] > 0.5
-    assert models[0].learners[1].importance[0] < models[1].learners[1].importance[0]
+    assert models[0].importance["1"] < models[1].importance["1"]

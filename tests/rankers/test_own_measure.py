@@ -188,7 +188,7 @@ def test_what_is_no_measure_is_refused():
     with pytest.raises(ValueError, match=r"'tests\.nothing' is not registered"):
         PerceptronRanker("tests.nothing")
     with pytest.raises(TypeError, match="it is a name"):
-        BlendRanker(measure=First())
+        BlendRanker([PerceptronRanker()], measure=First())
 
 
 def test_the_protocol():

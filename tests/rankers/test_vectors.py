@@ -1,7 +1,9 @@
 """The ranker of vectors, and vectors among the features of `AdditiveRanker`."""
 
+import contextlib
 import copy
 import pickle
+import sys
 import warnings
 
 import numpy as np
@@ -22,6 +24,7 @@ from online_rank import (
 from online_rank._kernels.codes import AVERAGED
 from online_rank.base.schema import declared_state
 from online_rank.distributed import fork, mix
+from online_rank.preprocessing.vector_columns import columns_of_vector
 from online_rank.query.embeddings import LENIENT
 from online_rank.storage.files import from_bytes, to_bytes
 from tests.reference.bilinear import SlowMatrix, unit
@@ -225,13 +228,72 @@ def test_without_a_vector_of_the_query_a_score_is_linear_in_the_documents():
             model.learn_one(x, y)
         assert np.mean(hits[-100:]) > 0.9
     assert model.matrix.shape == (1, P)
-    with pytest.raises(ValueError, match="the queries that were learned had none"):
-        model.rank_one(x, context={"embedding": [1.0, 2.0]})
+    # The vector of a query begins a matrix.
+    wanted = VectorRanker().predict_one(x, context={"embedding": [1.0, 2.0, 0.0, 0.0]})
+    assert model.predict_one(x, context={"embedding": [1.0, 2.0, 0.0, 0.0]}) == wanted
+
+
+def test_queries_without_a_vector_are_learned_apart_from_others():
+    both, some, others = VectorRanker(), VectorRanker(), VectorRanker()
+    for n, (x, y, context) in enumerate(queries(40)):
+        both.learn_one(x, y, context=context if n % 3 else None)
+        (some if n % 3 else others).learn_one(x, y, context=context if n % 3 else None)
+    x, _, context = next(queries(1, seed=9))
+    assert both.predict_one(x, context=context) == some.predict_one(x, context=context)
+    assert both.predict_one(x) == others.predict_one(x)
+    np.testing.assert_array_equal(both.matrix, some.matrix)
+    assert both.linear.shape == (1, P)
+    assert both.n_queries == 40
+    assert both.mass == some.mass
+    with pytest.raises(ValueError, match="has 2 dimensions, and 4 elsewhere"):
+        both.rank_one({"a": {"embedding": [1.0, 2.0]}})
+
+
+def test_a_query_without_a_vector_has_the_order_given_where_all_others_had_one_and_warns():
+    model = taught(VectorRanker())
+    x, y, context = next(queries(1, seed=9))
+    before = model.predict_one(x, context=context)
+    with pytest.warns(UserWarning, match="context has no vector 'embedding', but the queries that were learned had one"):
+        assert model.rank_one(x) == [*x]
+    with pytest.warns(UserWarning, match="context has no vector"):
+        model.learn_one(x, y)
+    assert model.predict_one(x, context=context) == before
+    assert model.predict_one(x) != dict.fromkeys(x, 0.0)  # And does not warn any more.
+
+
+def test_clicks_on_a_query_without_a_vector_teach_the_linear_score():
+    model = VectorRanker()
+    x, _, context = next(queries(1))
+    for about in (None, context, None):
+        model.learn_one(x, Greedy(k=3).show(dict.fromkeys(x, 0.0), 0).clicked(["d2"]), context=about)
+    assert (model.linear.shape, model.learner.shape, model.n_clicked) == ((1, P), (P, P), 3)
+    assert model.rank_one(x)[0] == "d2"
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_state_of_a_version_with_one_learner_continues(alone):
+    model = VectorRanker()
+    for x, y, context in queries(20):
+        model.learn_one(x, y, context=None if alone else context)
+    earlier = VectorRanker._of_earlier({"_learner": model.linear if alone else model.learner, "_n_queries": 20})
+    assert (earlier["_linear"].shape, earlier["_learner"].shape) == (((1, P), (0, 0)) if alone else ((0, 0), (P, P)))
+
+
+def test_what_all_users_like_counts_where_a_user_has_a_taste():
+    """Half of what decides is the same for all users, and tells nothing about the direction of their tastes."""
+    rng, model, hits = np.random.default_rng(0), AdditiveRanker(trees=0), []
+    for _ in range(400):
+        taste, D = rng.normal(size=P), rng.normal(size=(M, P))
+        y = np.argsort(np.argsort(D @ (0.3 * taste + [2.0, 0.0, 0.0, 0.0]))) // 2
+        x, context = [{"embedding": d.tolist()} for d in D], {"embedding": taste.tolist()}
+        hits.append(y[model.rank_one(x, context=context)[0]] == 2)
+        model.learn_one(x, y, context=context)
+    assert np.mean(hits[-200:]) > 0.9
 
 
 def test_dimensions_that_differ_have_no_cosine():
     model = taught(AdditiveRanker(), 5, p=3, k=4)
-    assert model.feature_names == ("age", "embedding learned", "embedding recent")
+    assert model.feature_names == ("age", "embedding learned", "embedding recent", "embedding linear")
     assert model.vector_columns.learners["embedding learned"].shape == (3, 4)
 
 
@@ -244,7 +306,7 @@ def test_an_array_has_the_vectors_of_documents():
     assert model.predict_one(D, context=context) == [*other.predict_one(x, context=context).values()]
     with pytest.raises(ValueError, match="vectors of 2 dimensions, but VectorRanker has learned from 4"):
         model.rank_one(D[:, :2], context=context)
-    with pytest.raises(ValueError, match="context has no vector 'embedding'"):
+    with pytest.warns(UserWarning, match="context has no vector 'embedding'"):
         model.rank_one(D)
 
 
@@ -275,6 +337,55 @@ def test_arrays_that_need_no_conversion_are_ranked_and_learned_as_others():
     assert plain.n_queries == 80
 
 
+def of_arrays(n, seed=0):
+    """Queries that need no conversion: vectors of documents, grades, and contexts."""
+    for x, y, context in queries(n, seed, extra=False):
+        D = np.array([d["embedding"] for d in x.values()], np.float32)
+        yield D, np.array([*y.values()]), {"embedding": np.array(context["embedding"], np.float32)}
+
+
+def test_few_functions_learn_arrays_that_need_no_conversion():
+    model, calls = VectorRanker(), []
+    for n, (D, y, context) in enumerate(of_arrays(5)):
+        if n == 4:
+            sys.setprofile(lambda frame, event, _: calls.append(frame.f_code.co_name) if event == "call" else None)
+        try:
+            model.learn_one(D, y, context=context)
+        finally:
+            sys.setprofile(None)
+    assert len(calls) <= 12, calls
+
+
+def test_an_interrupt_next_to_the_kernel_leaves_the_state_before_or_after(monkeypatch):
+    from online_rank.preprocessing import bilinear
+
+    learn, given = bilinear.kernels.learn, [*of_arrays(12)]
+
+    def taught_with(interrupted=None):
+        model = VectorRanker()
+        for n, (D, y, context) in enumerate(given):
+            monkeypatch.setattr(bilinear.kernels, "learn", interrupted if interrupted and n == 8 else learn)
+            with pytest.raises(KeyboardInterrupt) if interrupted and n == 8 else contextlib.nullcontext():
+                model.learn_one(D, y, context=context)
+        return model
+
+    def before(*arguments):
+        raise KeyboardInterrupt
+
+    def after(*arguments):
+        learn(*arguments)
+        raise KeyboardInterrupt
+
+    whole, given_up = taught_with(), taught_with(before)
+    assert given_up.n_queries == 11
+    found = taught_with(after)
+    assert found.n_queries == 12
+    assert repr(found.last_round) == repr(whole.last_round)
+    np.testing.assert_array_equal(found.matrix, whole.matrix)
+    del given[8]
+    np.testing.assert_array_equal(given_up.matrix, taught_with().matrix)
+
+
 def test_adapt_gives_the_vector_to_search_with():
     model = taught(VectorRanker(), 40)
     x, _, context = next(queries(1, seed=8))
@@ -292,7 +403,7 @@ def test_explanations_name_what_is_made_of_vectors():
     x, _, context = next(queries(1, seed=8))
     found = model.explain_one(x, "d0", "d1", context=context)
     names = {*found.contributions} | {name for pair in found.pairs for name in pair}
-    assert names <= {"age", "embedding cosine", "embedding learned", "embedding recent"}
+    assert names <= {"age", "embedding cosine", "embedding learned", "embedding recent", "embedding linear"}
     difference = np.subtract(*[model.predict_one(x, context=context)[d] for d in ("d0", "d1")])
     assert sum([*found.contributions.values(), *found.pairs.values()]) == pytest.approx(difference)
     alone = taught(VectorRanker(), 5).explain_one(x, "d0", "d1", context=context)
@@ -360,7 +471,7 @@ def test_machines_average_the_matrices_of_vectors():
     taught(few, 10, seed=1)
     taught(many, 20, seed=2)
     mixed = mix([few, many, none], base)
-    (column,) = mixed.vector_columns.learners
+    column = "embedding learned"
     own = [one.vector_columns.learners[column] for one in (few, many, none)]
     last = sum(one.matrix(False) for one in own) / 3.0
     counts = np.array([declared_state(one).numbers[AVERAGED] for one in own])
@@ -385,7 +496,7 @@ def test_machines_average_the_matrices_of_vectors():
 
 def test_others_say_what_takes_vectors():
     x, y, context = next(queries(1))
-    for model in (PerceptronRanker(), BlendRanker()):
+    for model in (PerceptronRanker(), BlendRanker([AdditiveRanker()])):
         with pytest.raises(TypeError, match="AdditiveRanker"):
             model.learn_one(x, y)
     with pytest.raises(TypeError, match="context"):
@@ -403,7 +514,7 @@ def test_a_vector_of_the_query_that_no_document_has_warns():
 def test_features_for_rankers_of_numbers():
     model = VectorFeatures() | PerceptronRanker()
     taught(model, 50)
-    assert model["PerceptronRanker"].feature_names == ("age", "embedding cosine", "embedding learned", "embedding recent")
+    assert model["PerceptronRanker"].feature_names == ("age", *columns_of_vector("embedding"))
     before, (x, y, context) = scores(model), next(queries(1, seed=5))
     with pytest.raises(ValueError, match="grade"):
         model.learn_one(x, {**y, "d0": -1}, context=context)

@@ -52,7 +52,7 @@ def test_words_of_titles_are_learned():
 @pytest.mark.parametrize("clicks", [False, True])
 def test_a_blend_learns_the_words_of_titles(clicks):
     """A blend read words, and then dropped them: it ranked by the number of words in a title."""
-    model, quality = (ClickBlendRanker if clicks else BlendRanker)(), []
+    model, quality = ClickBlendRanker() if clicks else BlendRanker([AdditiveRanker(trees=0)]), []
     for x, y in shop(100):
         model.learn_one(x, Impression(tuple(x)).clicked([name for name in x if y[name] > 1]) if clicks else y)
     for x, y in shop(30, seed=5):
@@ -66,7 +66,7 @@ def test_a_blend_learns_the_words_of_titles(clicks):
 @pytest.mark.parametrize("clicks", [False, True])
 def test_a_blend_takes_the_words_of_queries(clicks):
     """A blend refused a context, unless a step before it took one: then it learned from it."""
-    rng, model, quality = np.random.default_rng(0), (ClickBlendRanker if clicks else BlendRanker)(), []
+    model, rng, quality = ClickBlendRanker() if clicks else BlendRanker([AdditiveRanker()]), np.random.default_rng(0), []
     for t in range(100):
         segment, brands = int(rng.integers(2)), rng.integers(2, size=8)
         x = {f"d{i}": {"brand": "ab"[brand], "price": float(rng.normal())} for i, brand in enumerate(brands)}
@@ -82,7 +82,7 @@ def test_a_blend_takes_the_words_of_queries(clicks):
 
 def test_a_blend_learns_a_block_of_queries_as_a_loop_does():
     """`learn_many` read all queries of a block before it learned the first, so that early titles were levels."""
-    queries, one, many, held = [*shop(30)], BlendRanker(), BlendRanker(), [*shop(5, seed=5)]
+    (one, many), queries, held = [BlendRanker([AdditiveRanker(trees=0)]) for _ in range(2)], [*shop(30)], [*shop(5, seed=5)]
     for x, y in queries:
         one.learn_one(x, y)
     table = pd.DataFrame([document for x, _ in queries for document in x.values()])
@@ -106,7 +106,9 @@ def test_members_of_a_blend_read_texts_by_their_own_settings():
     assert from_bytes(to_bytes(model)).predict_one(x) == scores
 
 
-@pytest.mark.parametrize("make", [AdditiveRanker, BlendRanker, lambda: LossTracker(AdditiveRanker())])
+@pytest.mark.parametrize(
+    "make", [AdditiveRanker, lambda: BlendRanker([AdditiveRanker()]), lambda: LossTracker(AdditiveRanker())]
+)
 def test_early_titles_are_texts_like_all_others(make):
     """A blend keeps the levels that the first titles had: a query of these titles alone was ranked without words."""
     model, queries = make(), [*shop(60)]

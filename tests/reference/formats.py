@@ -20,7 +20,6 @@ import online_rank
 from online_rank import (
     AdditiveRanker,
     BlendRanker,
-    BoostedRanker,
     ClickBlendRanker,
     ClickCurves,
     ClickRidge,
@@ -60,11 +59,10 @@ MODELS: dict[str, Callable[[], Any]] = {
     "tracker": lambda: StreamScaler() | LossTracker(PerceptronRanker(), {"u": np.array([1.0, -1.0, 0.5])}),
     "gradient": lambda: StreamScaler() | GradientRanker("lambdarank", optimizer="adam"),
     "direct": lambda: QueryNormalizer() | DirectRanker(hidden=(4,), seed=1, dtype="float64"),
-    "boosted": lambda: BoostedRanker(depth=2, window=8, rate=10.0),
     "swap": lambda: SwapRanker(),
     "additive": lambda: AdditiveRanker(),
     "leaving": lambda: _bounded(AdditiveRanker()),
-    "blend": lambda: BlendRanker(),
+    "blend-of": lambda: BlendRanker([PerceptronRanker(), StreamScaler() | RidgeRanker()]),
     "ridge": lambda: StreamScaler() | RidgeRanker(),
     "groups": lambda: (
         ForEachDocument(
@@ -83,6 +81,8 @@ MODELS: dict[str, Callable[[], Any]] = {
     "click-curves": lambda: ClickCurves(),
     "click-ridge": lambda: ClickRidge(),
 }
+#: Files of models that later versions refuse.
+REFUSED = ("blend", "boosted")
 #: Models of clicks on lists that they drew.
 OF_CLICKS = ("swap", "click-blend", "click-curves", "click-ridge")
 #: Models of queries with a context.

@@ -1,17 +1,13 @@
-"""Boosted trees with plain loops: residuals document by document, and trees by trying every split."""
+"""Trees of clicks with plain loops: residuals document by document, and trees by trying every split."""
 
 import math
 
 
-def residuals(s, y, weight=1.0):
-    """(weighted residual, weight) of each document of a query."""
-    m = len(y)
-    if len(set(y)) < 2:
-        return [0.0] * m, [0.0] * m
-    mean = sum(y) / m
-    deviation = math.sqrt(sum((grade - mean) ** 2 for grade in y) / m)
-    level = math.fsum(s) / m
-    return [weight * ((grade - mean) / deviation - (score - level)) for grade, score in zip(y, s, strict=True)], [weight] * m
+def residuals(scores, clicks, odds, weight=1.0):
+    """(weighted residual, weighted variance) of each document of a list, in the order displayed."""
+    chances = [1.0 / (1.0 + math.exp(-min(max(s + h, -12.0), 12.0))) for s, h in zip(scores, odds, strict=False)]
+    g = [weight * (c - p) for c, p in zip(clicks, chances, strict=True)]
+    return g, [weight * p * (1.0 - p) for p in chances]
 
 
 def _quality(rows, g, h):

@@ -34,7 +34,7 @@ ROWS = [[3, 9.5, 1.0], [1, 0.25, 0.0], [2, -4.0, 2.5]]
 GRADES = {"a": 0, "b": 2, "é": 1}
 MODELS = {
     "additive": AdditiveRanker,
-    "blend": BlendRanker,
+    "blend": lambda: BlendRanker([AdditiveRanker()]),
     "perceptron": PerceptronRanker,
     "scaled": lambda: StreamScaler() | PerceptronRanker(),
     "hashed": lambda: HashedFeatures(10) | PerceptronRanker(),

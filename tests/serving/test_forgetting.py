@@ -358,7 +358,7 @@ def test_the_command_forgets_in_a_folder(tmp_path, capsys):
     assert "snapshot-2026-01-02.npz: not a model file" in run_command(capsys, "forget", tmp_path, "--id", "q")[2]
 
 
-@pytest.mark.parametrize("name", ["scaler | crosses | perceptron", "map | ridge", "boosted", "blend, default"])
+@pytest.mark.parametrize("name", ["scaler | crosses | perceptron", "map | ridge", "click blend", "blend, half-life"])
 def test_models_continue_after_forgetting(name):
     from online_rank.base.forgetting import forget_names
 

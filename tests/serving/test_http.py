@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from online_rank import (
     AdditiveRanker,
-    BoostedRanker,
+    DirectRanker,
     LossTracker,
     PerceptronRanker,
     PlackettLuce,
@@ -1225,7 +1225,7 @@ class TestMonitor:
         assert shown["changes"][0][0] == "a feature whose name is longer than forty characters"
 
     def test_a_model_without_weights_does_not_say_that_none_has_changed(self):
-        for model, expected in ((BoostedRanker(), None), (PerceptronRanker(), [])):
+        for model, expected in ((DirectRanker(), None), (PerceptronRanker(), [])):
             monitor, service = Monitor(), RankingService(model)
             before = monitor.before_learning(service.model)
             for request in ({"id": 1, "docs": {"a": {"x": 1}, "b": {"x": 1}}}, {"id": 1, "grades": {"a": 0, "b": 1}}):

@@ -10,6 +10,7 @@ from river import preprocessing
 from river.feature_extraction import PolynomialExtender
 
 from online_rank import (
+    AdditiveRanker,
     BlendRanker,
     CrossFeatures,
     ForEachDocument,
@@ -95,7 +96,7 @@ def test_models_through_which_documents_stay_sparse_take_them(scaler):
     assert peak < 64 * len(large) + (1 << 22)
 
 
-@pytest.mark.parametrize("make", [SwapRanker, PerceptronRanker, BlendRanker])
+@pytest.mark.parametrize("make", [SwapRanker, PerceptronRanker, AdditiveRanker])
 def test_the_number_of_documents_is_limited(make):
     service = RankingService(make())
     reply = service.handle(request(id=1, docs={f"d{i}": {} for i in range(MAX_DOCUMENTS + 1)}))

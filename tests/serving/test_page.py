@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import online_rank.serving
-from online_rank import AdditiveRanker, BlendRanker, BoostedRanker, PerceptronRanker, SwapRanker
+from online_rank import AdditiveRanker, BlendRanker, DirectRanker, PerceptronRanker, SwapRanker
 from online_rank.serving import RankingService
 from online_rank.serving.course import DAY, Today
 from online_rank.serving.curves import copied, curves_of
@@ -64,9 +64,9 @@ def test_the_page_states_what_was_learned():
     assert "One query has been learned" in one["chart-loss"]["text"]
     assert "Learned: x" in one["queries"]["text"]
     # For models without weights, the page showed a loss and stated that nothing was to be learned.
-    trees = shown(told(BoostedRanker(), 1))["queries"]["text"]
-    assert re.search(r"loss 0\.\d+", trees)
-    assert "no weights to show" not in trees
+    network = shown(told(DirectRanker(), 1))["queries"]["text"]
+    assert re.search(r"loss 0\.\d+", network)
+    assert "no weights to show" not in network
 
 
 def test_long_names_leave_room_and_differ():
@@ -190,7 +190,7 @@ def test_curves_are_drawn_and_names_stay_text():
 
 
 @pytest.mark.parametrize(
-    "make", [AdditiveRanker, lambda: BlendRanker([PerceptronRanker(), BoostedRanker(), PerceptronRanker()])]
+    "make", [AdditiveRanker, lambda: BlendRanker([PerceptronRanker(), DirectRanker(), PerceptronRanker()])]
 )
 def test_weights_of_members_are_no_weights_of_features(make):
     # With fewer features than members the page ended in an IndexError.

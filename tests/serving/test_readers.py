@@ -340,7 +340,8 @@ def test_columns_and_binary_requests_reach_the_learner():
         ({"request": RANK, "scores": [1.0]}, "scores must be 2 finite numbers, in the order of the documents"),
         ({"request": GRADES, "scores": []}, "request is not one to rank a query"),
         ({"request": RANK, "scores": [1, 2], "draw": {"order": ["a"]}}, "draw: the model of this service draws no lists"),
-        ({"request": "x", "scores": []}, "not a JSON object"),
+        ({"request": 5, "scores": []}, "not a JSON object"),
+        ({"request": "x", "scores": []}, "Invalid base64-encoded string"),
     ],
 )
 def test_rankings_from_elsewhere_are_checked(message, error):

@@ -16,10 +16,10 @@ from online_rank.storage.checkpoint import _sealed
 from online_rank.storage.files import ModelFileError, from_bytes, load, to_bytes
 from online_rank.storage.folder import CheckpointError
 from tests.reference import postgresql, service_formats
-from tests.reference.formats import ANSWERS, FOLDER, MODELS, answers
+from tests.reference.formats import ANSWERS, FOLDER, MODELS, REFUSED, answers
 from tests.reference.service_formats import DUMP, FOLDERS, dumped, handled
 
-FILES = sorted(FOLDER.glob("*/*.npz"))
+FILES = sorted(path for path in FOLDER.glob("*/*.npz") if path.stem not in REFUSED)
 #: The last bits of exponentials, logarithms and products of matrices depend on the machine.
 _CLOSE = 1e-12
 
@@ -37,6 +37,13 @@ def test_a_file_of_an_earlier_version_is_read_and_ranks_and_learns_as_then(path)
 
 def test_every_kind_of_model_is_among_the_files_of_this_version():
     assert {path.stem for path in FILES if path.parent.name == __version__} == set(MODELS)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("version", ["0.1.0", "0.2.0"])
+def test_a_file_of_a_class_that_is_gone_is_refused_with_what_to_do(version, name):
+    with pytest.raises(ModelFileError, match=r"BoostedRanker, which this version.* no longer has: teach an AdditiveRanker\(\)"):
+        load(FOLDER / version / f"{name}.npz")
 
 
 def test_this_version_has_a_services_folder_and_a_dump_of_postgres():

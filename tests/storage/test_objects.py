@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from online_rank import (
-    BoostedRanker,
     CrossFeatures,
     DirectRanker,
     HashedFeatures,
@@ -17,6 +16,7 @@ from online_rank import (
     StreamScaler,
 )
 from online_rank.evaluate import Trace
+from online_rank.rankers.click_trees import ClickTrees
 from online_rank.serving import FeedbackPlan
 from online_rank.storage.files import from_bytes, to_bytes
 
@@ -38,7 +38,7 @@ SETTINGS = [
     (FeedbackPlan, {"window": 30, "events": {"click": 1.0}}),
     (KernelPerceptronRanker, {"budget": 20}),
     (DirectRanker, {"hidden": (4, 3), "seed": 7, "learning_rate": 0.5}),
-    (BoostedRanker, {"window": 8, "depth": 2, "seed": 1}),
+    (ClickTrees, {"window": 8, "depth": 2, "seed": 1}),
     (StreamScaler, {"with_std": False}),
     (StreamQuantileMap, {"n_knots": 32, "frozen_after": 64}),
     (CrossFeatures, {"key": "user"}),

@@ -143,7 +143,7 @@ def vectors(model):
     rng = np.random.default_rng(0)
     for i in range(12):
         x = {f"d{i}": {"embedding": rng.normal(size=3).tolist()} for i in range(5)}
-        context = {"embedding": [1.0, 2.0, 3.0]} if i % 2 or type(model).__name__ == "VectorRanker" else None
+        context = {"embedding": [1.0, 2.0, 3.0]} if i % 2 else None
         context = {"user": f"u{i % 3}"} if type(model).__name__ == "Tastes" else context
         model.learn_one(x, dict(zip(x, [0, 1, 2, 1, 0], strict=True)), context=context)
     return model

@@ -9,8 +9,8 @@ from online_rank.cli.options import Service
 
 #: What one process on a pipe needs of the options of a service.
 _OPTIONS = (
-    "model", "ranker", "measure", "history", "checkpoint", "every", "replace_model", "wait", "feedback_window", "event",
-    "examination", "reference",
+    "model", "ranker", "measure", "history", "tastes", "checkpoint", "every", "replace_model", "wait", "feedback_window",
+    "event", "examination", "reference",
 )  # fmt: skip
 
 

@@ -1,22 +1,18 @@
-"""BoostedRanker: residuals, trees and their growth, against plain loops."""
+"""ClickTrees: trees and their growth, against plain loops."""
 
 import collections
 import copy
-import itertools
 import re
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from online_rank import BoostedRanker, PerceptronRanker, StreamQuantileMap
 from online_rank._kernels import trees as kernels
 from online_rank.base.draws import counted_generator
 from online_rank.base.schema import declared_state
-from online_rank.metrics import NDCG
 from online_rank.query import read_query
-from online_rank.rankers import boosted, growing
+from online_rank.rankers import click_growth, click_trees
+from online_rank.rankers.click_trees import ClickTrees
 from online_rank.storage.files import from_bytes, to_bytes
 from online_rank.stream.synth import NoisyTeacher
 from tests.helpers import mismatches
@@ -24,43 +20,18 @@ from tests.reference import trees as reference
 
 
 def queries(n, d=6, m=(5, 20), seed=0):
-    """Grades follow a bump in one feature and a step in another."""
+    """Clicks follow a bump in one feature and a step in another."""
     rng = np.random.default_rng(seed)
     for _ in range(n):
         X = rng.normal(size=(rng.integers(*m), d))
-        yield X, ((np.abs(X[:, 0]) < 0.7) + (X[:, 1] > 0.3) * 1 + (rng.random(len(X)) < 0.1)).astype(np.int64)
+        yield X, ((np.abs(X[:, 0]) < 0.7) + (X[:, 1] > 0.3) * 1 + (rng.random(len(X)) < 0.1) > 1).astype(np.int64)
 
 
 def taught(n, **parameters):
-    model = BoostedRanker(**parameters)
+    model = ClickTrees(**parameters)
     for X, y in queries(n):
         model.learn_one(X, y)
     return model
-
-
-@settings(max_examples=80)
-@given(st.lists(st.tuples(st.floats(-300.0, 300.0), st.integers(0, 4)), min_size=1, max_size=9))
-def test_residuals(documents):
-    s, y = np.array([s for s, _ in documents]), np.array([y for _, y in documents])
-    gh = np.full((len(y) + 3, 4), np.nan)
-    offsets, used = np.array([0, len(y), len(y) + 3]), np.array([1, 0], dtype=np.uint8)
-    s, grades = np.append(s, [1.0, 2.0, 3.0]), np.append(y, [0, 1, 2])
-    kernels.residuals(s, grades, np.array([2.0, 1.0]), offsets, used, 0, 2, gh)
-    first, second = reference.residuals(s[:-3].tolist(), y.tolist(), 2.0)
-    assert gh[: len(y), 0] == pytest.approx(first, rel=1e-9, abs=1e-9)
-    assert gh[: len(y), 1].tolist() == second
-    assert gh[len(y) :].tolist() == [[0.0, 0.0, 1.0, 0.0]] * 3
-
-
-def test_residuals_by_hand():
-    """Grades 0, 0, 3, 1 have mean 1 and deviation sqrt(6/4); scores 1e9 apart are clipped."""
-    gh, offsets, used = np.empty((4, 4)), np.array([0, 4]), np.ones(1, dtype=np.uint8)
-    y, one = np.array([0, 0, 3, 1]), np.ones(1)
-    kernels.residuals(np.array([3.0, 1.0, 0.0, 0.0]), y, one, offsets, used, 0, 1, gh)
-    unit = 1.0 / np.sqrt(1.5)
-    assert gh[:, 0] == pytest.approx([-unit - 2.0, -unit, 2.0 * unit + 1.0, 1.0])
-    kernels.residuals(np.array([1e9, -1e9, 0.0, 0.0]), y, one, offsets, used, 0, 1, gh)
-    assert gh[:2, 0].tolist() == [-1e6, 1e6]
 
 
 def test_bins():
@@ -89,40 +60,55 @@ def test_documents_that_go_down_trees_side_by_side(n):
     assert scores.tolist() == expected
 
 
-@pytest.mark.parametrize("page", [25, growing._PAGE])
+@pytest.mark.parametrize("page", [25, click_growth._PAGE])
 def test_every_tree_equals_plain_loops(monkeypatch, page):
     """Compared with a slow ranker: the same draws, trees by trying every split, scores by adding tree after tree."""
-    monkeypatch.setattr(growing, "_PAGE", page)
-    monkeypatch.setattr(growing, "_LEAST_DOCUMENTS", 4)
-    monkeypatch.setattr(BoostedRanker, "_share", 0.5)
-    monkeypatch.setattr(boosted, "_REMEMBERED", 4)
-    model = BoostedRanker(depth=2, window=10, rate=3.0, decay=0.1, learning_rate=0.5, seed=7)
-    window, trees, due = [], [], 8.0
+    monkeypatch.setattr(click_growth, "_PAGE", page)
+    monkeypatch.setattr(click_growth, "_LEAST_DOCUMENTS", 4)
+    monkeypatch.setattr(ClickTrees, "_share", 0.5)
+    monkeypatch.setattr(click_trees, "_REMEMBERED", 4)
+    # Leaves are shrunk by 50, and a click has a variance of at most a quarter.
+    lists = [(X, y, 40.0) for X, y in queries(40)]
+    model = ClickTrees(depth=2, window=10, rate=3.0, decay=0.1, learning_rate=0.5, seed=7)
+    window, trees, due, odds, n = [], [], 8.0, np.full(100, -3.0), 0
 
-    def score(row, since=0):
+    def score(row):
         total = 0.0
-        for columns, tree in trees[since:]:
+        for columns, tree in trees:
             total = 0.9 * total + 0.5 * reference.value(tree, [row[c] for c in columns])
         return total
 
-    pending, when = None, 0
-    for n, (X, y) in enumerate(queries(40), start=1):
+    def finish(pending, number):
+        """Add a tree; then the terms of positions take a step by the lists that it grew from."""
+        trees.append(pending)
+        rescored = [(b, y, [score(row) for row in b], w) for b, y, _, w in window]
+        pushes, curves = np.zeros(100), np.zeros(100)
+        for _, y, scores, w in rescored[:number]:
+            for place, (g, h) in enumerate(zip(*reference.residuals(scores, y.tolist(), odds, w), strict=True)):
+                pushes[place] += g
+                curves[place] += h
+        return rescored, odds + np.clip(pushes / (curves + 1.0), -1.0, 1.0)
+
+    pending, number, when = None, 0, 0
+    for X, y, w in lists:
         bins = np.clip(np.floor((X + 2.6) / (5.2 / 62) + 1), 0, 63).astype(int)
         assert model.predict_one(X) == pytest.approx([score(row) for row in bins], abs=1e-9)
-        model.learn_one(X, y)
-        window.append((bins, y, [score(row) for row in bins]))
+        model.learn_one(X, y, w)
+        window.append((bins, y, [score(row) for row in bins], w))
+        n += bool(y.any())
         # A tree counts once all of its steps are done; until it does, no other begins.
         if pending is not None and not declared_state(model).pace:
-            trees.append(pending)
+            window, odds = finish(pending, number)
             pending = None
-            window = [(b, grades, [score(row) for row in b]) for b, grades, _ in window]
         while n >= due:
             assert pending is None
             due *= 1 + 1 / 3
             window = window[-10:]
+            number = len(window)
             rng = counted_generator(model, 7, when)
+            levels = 2 if when % 3 else 1
             when += 1
-            recent = np.concatenate([b for b, _, _ in window[-8:]])[-64:].tolist()
+            recent = np.concatenate([b for b, *_ in window[-8:]])[-64:].tolist()
             hashes = [sum(0x9E3779B97F4A7C55 ** (i + 1) * row[c] for i, row in enumerate(recent)) % 2**64 for c in range(6)]
             order = sorted(range(6), key=hashes.__getitem__)
             splits = collections.Counter(c for columns, tree in trees[-4:] for c in reference.columns_of(tree, columns))
@@ -131,44 +117,28 @@ def test_every_tree_equals_plain_loops(monkeypatch, page):
             columns = np.array(order)[sorted(sorted(range(6), key=arrivals.__getitem__)[:3])]
             used = rng.choice(len(window), max(1, round(0.8 * len(window))), replace=False)
             g, h, rows, all_bins = [], [], [], []
-            for q, (b, grades, scores) in enumerate(window):
-                first, second = reference.residuals(scores, grades.tolist())
+            for q, (b, clicks, scores, weight) in enumerate(window):
+                first, second = reference.residuals(scores, clicks.tolist(), odds, weight)
                 rows += list(range(len(g), len(g) + len(b))) if q in used else []
                 g, h, all_bins = g + first, h + second, all_bins + b[:, columns].tolist()
-            pending = columns, reference.grow(all_bins, rows, g, h, 2, 4, 64)
+            pending = columns, reference.grow(all_bins, rows, g, h, levels, 4, 64)
             if not declared_state(model).pace:
-                trees.append(pending)
+                window, odds = finish(pending, number)
                 pending = None
-                window = [(b, grades, [score(row) for row in b]) for b, grades, _ in window]
     assert model.n_trees == len(trees) > 4
-
-
-def ndcg(model, seed=9):
-    metric = NDCG(k=10)
-    for X, y in queries(60, m=(30, 40), seed=seed):
-        metric.update(y, model.predict_one(X))
-    return metric.get()
-
-
-@pytest.mark.slow
-def test_it_learns_what_no_linear_ranker_can():
-    trees, linear = taught(150), PerceptronRanker()
-    for X, y in queries(150):
-        linear.learn_one(X, y)
-    assert ndcg(trees) > ndcg(linear) + 0.1
-    importance = trees.importance
-    assert set(np.argsort(importance)[-2:]) == {0, 1}
+    assert model.positions == pytest.approx(odds)
+    assert sum(isinstance(tree, tuple) for _, tree in trees) > 4
 
 
 def test_growth_is_spread_over_queries_and_costs_about_the_same_each(monkeypatch):
-    model = BoostedRanker(window=32, depth=3, rate=8.0)
-    steps, take = [], growing.Growth.take
+    model = ClickTrees(window=32, depth=3, rate=8.0)
+    steps, take = [], click_growth.Growth.take
 
     def counted(*arguments):
         steps[-1] += 1
         take(*arguments)
 
-    monkeypatch.setattr(growing.Growth, "take", counted)
+    monkeypatch.setattr(click_growth.Growth, "take", counted)
     for X, y in queries(400):
         steps.append(0)
         model.learn_one(X, y)
@@ -178,23 +148,11 @@ def test_growth_is_spread_over_queries_and_costs_about_the_same_each(monkeypatch
     assert declared_state(model).n_grown == pytest.approx(np.log(400 / 8) / np.log(1 + 1 / 8), abs=2)
 
 
-def test_trees_grow_at_the_longest_gap_and_old_ones_are_dropped():
-    """From 4 `rate` queries on, one every 4; of 5 times 1/decay trees the oldest go."""
-    model, grown = BoostedRanker(window=20, depth=2, rate=10.0, decay=0.2, longest_gap=4), []
-    for X, y in queries(200):
-        model.learn_one(X, y)
-        grown.append(declared_state(model).n_grown + (declared_state(model).pace > 0))
-    assert set(np.diff(grown[60::4]).tolist()) == {1}
-    assert model.n_trees == 25
-    ever_slower = taught(200, window=20, depth=2, rate=10.0, decay=0.2)
-    assert ever_slower.n_trees == declared_state(ever_slower).n_grown < declared_state(model).n_grown
-
-
-@pytest.mark.parametrize("page", [25, growing._PAGE])
+@pytest.mark.parametrize("page", [25, click_growth._PAGE])
 def test_a_copy_and_a_file_in_the_middle_of_a_tree_continue_with_the_same_bits(monkeypatch, page):
-    monkeypatch.setattr(growing, "_PAGE", page)
+    monkeypatch.setattr(click_growth, "_PAGE", page)
     stream = list(queries(260))
-    model, met = BoostedRanker(window=40, rate=6.0), 0
+    model, met = ClickTrees(window=40, rate=6.0), 0
     for t, (X, y) in enumerate(stream[:200]):
         model.learn_one(X, y)
         if t > 150 and declared_state(model).step > 0 and met < 2:
@@ -210,8 +168,8 @@ def test_a_copy_and_a_file_in_the_middle_of_a_tree_continue_with_the_same_bits(m
 
 def test_a_query_that_was_ranked_is_not_scored_again(monkeypatch):
     """Ranked, then learned: its trees are walked once; not so once others grew, or for another query."""
-    model, calls, score = taught(60, window=20, rate=5.0, longest_gap=50), [], kernels.score_trees
-    monkeypatch.setattr(boosted.kernels, "score_trees", lambda *arguments: (calls.append(len(arguments[0])), score(*arguments)))
+    model, calls, score = taught(60, window=20, rate=5.0), [], kernels.score_trees
+    monkeypatch.setattr(kernels, "score_trees", lambda *given: (calls.append(len(given[0])), score(*given)))
     twin, (X, y), (Z, z) = copy.deepcopy(model), *queries(2, m=(9, 10), seed=4)
     expected = twin.predict_one(X)
     calls.clear()
@@ -255,38 +213,28 @@ def test_the_window_is_bounded_in_queries_and_bytes(monkeypatch):
     model = taught(300, window=20, rate=50.0)
     assert len(declared_state(model).lengths) == 20
     assert [len(page) for page in declared_state(model).bins[:1]] == [len(declared_state(model).scores[0])]
-    monkeypatch.setattr(growing, "_PAGE", 30)
+    monkeypatch.setattr(click_growth, "_PAGE", 30)
     paged = taught(300, window=20, rate=50.0)
     pages = declared_state(paged).bins[: paged._n_pages]
     assert all(len(page) >= 30 for page in pages[1:-1])
     assert len(pages) > 3
     np.testing.assert_array_equal(np.concatenate(pages), declared_state(model).bins[0])
     assert len(declared_state(model).scores) <= 1 + 300 / 50
-    monkeypatch.setattr(BoostedRanker, "_most_bytes", 600)
+    monkeypatch.setattr(click_trees, "_MOST_BYTES", 600)
     model = taught(60, window=40)
     assert 100 - 20 < len(declared_state(model).grades[0]) <= 100
     assert len(declared_state(model).grades) <= 2
 
 
 def test_old_trees_go(monkeypatch):
-    monkeypatch.setattr(BoostedRanker, "_max_trees", 10)
+    monkeypatch.setattr(click_trees, "_MAX_TREES", 10)
     model = taught(60)
     assert model.n_trees == 10
     assert declared_state(model).n_grown > 100
 
 
-def test_queries_without_anything_to_learn():
-    model = taught(30)
-    before = to_bytes(model)
-    model.learn_one(np.ones((3, 6)), [1, 1, 1])
-    model.learn_one(np.ones((1, 6)), [1])
-    model.learn_one(np.ones((2, 6)), [1, 0], w=0.0)
-    model._last_round = from_bytes(before)._last_round
-    assert to_bytes(model) == before
-
-
 def test_late_features_were_zero():
-    late, always = BoostedRanker(window=20, rate=5.0), BoostedRanker(window=20, rate=5.0)
+    late, always = ClickTrees(window=20, rate=5.0), ClickTrees(window=20, rate=5.0)
     for t, (X, y) in enumerate(queries(60)):
         names = "abcdef" if t > 30 else "abcde"
         late.learn_one([dict(zip(names, row, strict=False)) for row in X.tolist()], y)
@@ -296,7 +244,7 @@ def test_late_features_were_zero():
             assert (column[: -len(y)] == 32).all()
             assert (column[-len(y) :] != 32).any()
     assert late.feature_names == tuple("abcdef")
-    assert set(late.importance) == set("abcdef")
+    assert len(declared_state(late).gains) == 6
 
 
 def window(name, value):
@@ -316,24 +264,27 @@ def window(name, value):
         (lambda m: setattr(m, "_features", declared_state(m).features.astype(np.int32)), "_features should be an array int64"),
         (window("_bins", np.zeros((3, 6), dtype=np.int8)), r"_bins\[0\] should be an array uint8"),
         (lambda m: declared_state(m).bins[0].__setitem__((0, 0), 64), r"_bins\[0\] has entries outside"),
-        (window("_bins", np.zeros((3, 6), dtype=np.uint8)), "a page of the window ends within a query"),
+        (window("_bins", np.zeros((3, 6), dtype=np.uint8)), "a page of the window ends within a list"),
         (lambda m: setattr(m, "_bins", (*declared_state(m).bins[:-1], declared_state(m).bins[-1][1:])), "different lengths"),
         (lambda m: setattr(m, "_bins", declared_state(m).bins[:-1]), "different lengths"),
         (lambda m: declared_state(m).lengths.__setitem__(0, declared_state(m).lengths[0] + 1), "different lengths"),
         (lambda m: setattr(m, "_bins", ()), "lacks its documents' bins or scores"),
-        (lambda m: vars(m).update(_scores=(), _grades=(), _query_weights=()), "lacks its documents' bins or scores"),
+        (
+            lambda m: vars(m).update(dict.fromkeys(("_scores", "_grades", "_clicks", "_query_weights"), ())),
+            "lacks its documents' bins or scores",
+        ),
         (lambda m: setattr(m, "_lengths", np.append(declared_state(m).lengths, [2**62] * 4)), "different lengths"),
         (lambda m: declared_state(m).lengths.__setitem__(0, 0), "_lengths has entries outside"),
         (
             lambda m: setattr(m, "_lengths", np.append(declared_state(m).lengths[:-2], declared_state(m).lengths[-2:].sum())),
-            "one weight for each query",
+            "one weight for each list",
         ),
         (lambda m: declared_state(m).grades[0].__setitem__(0, -1), r"_grades\[0\] has entries outside"),
         (window("_scores", np.full(3, np.inf)), "not finite"),
         (window("_query_weights", np.full(20, np.nan)), r"_query_weights\[0\] has entries that are not finite"),
         (window("_query_weights", np.zeros(20)), r"_query_weights\[0\] has entries outside"),
         (window("_query_weights", np.full(20, 1.7e308)), r"_query_weights\[0\] has entries outside"),
-        (window("_query_weights", np.ones(19)), "one weight for each query"),
+        (window("_query_weights", np.ones(19)), "one weight for each list"),
         (window("_scores", np.full(3, 1e155)), r"_scores\[0\] has entries outside"),
         (lambda m: declared_state(m).leaves.__setitem__((0, 0), 1e155), "_leaves has entries outside"),
         (lambda m: setattr(m, "_grades", declared_state(m).grades[1:]), "_grades should be a tuple of"),
@@ -346,7 +297,7 @@ def window(name, value):
     ],
 )
 def test_state_that_kernels_could_not_take_is_refused(change, message):
-    model = taught(90, window=20, rate=5.0)
+    model = taught(93, window=20, rate=5.0)
     assert declared_state(model).pace
     assert mismatches(model) == []
     change(model)
@@ -365,38 +316,28 @@ def test_bad_parameters():
         ({"learning_rate": 1.5}, "learning_rate is"),
     ]:
         with pytest.raises(ValueError, match=message):
-            BoostedRanker(**parameters)
-
-
-@pytest.mark.slow
-def test_behind_the_map_units_do_not_matter():
-    a, b = StreamQuantileMap() | BoostedRanker(), StreamQuantileMap() | BoostedRanker()
-    for X, y in itertools.islice(queries(60), 60):
-        a.learn_one(X, y)
-        b.learn_one(2.0**30 * X, y)
-    X, _ = next(queries(1, seed=3))
-    assert a.predict_one(X) == b.predict_one(2.0**30 * X)
+            ClickTrees(**parameters)
 
 
 def test_a_weight_whose_squares_overflow_is_refused():
     """It made leaves infinite, and scores that are no numbers led the sort out of its arrays."""
     rng = np.random.default_rng(0)
-    model = BoostedRanker()
+    model = ClickTrees()
     for t in range(40):
         X, y = rng.normal(size=(12, 4)), rng.integers(0, 3, 12)
         if t == 5:
-            with pytest.raises(ValueError, match="the weight of a query is at most 1e\\+100 for BoostedRanker"):
+            with pytest.raises(ValueError, match="the weight of a query is at most 1e\\+100 for ClickTrees"):
                 model.learn_one(X, y, 1.7e308)
         model.learn_one(X, y, 1e100 if t % 7 == 0 else 1.0)
     assert np.isfinite(model.predict_one(X)).all()
 
 
 def test_draws_have_the_salt_of_the_class():
-    class Another(BoostedRanker):
+    class Another(ClickTrees):
         """The same under another name."""
 
     queries = list(NoisyTeacher(12, n_features=6, n_documents=30, seed=1))
-    models = [BoostedRanker(depth=2, rate=5.0), BoostedRanker(depth=2, rate=5.0), Another(depth=2, rate=5.0)]
+    models = [ClickTrees(depth=2, rate=5.0), ClickTrees(depth=2, rate=5.0), Another(depth=2, rate=5.0)]
     for model in models:
         for X, y in queries:
             model.learn_one(X, y)
