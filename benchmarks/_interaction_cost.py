@@ -64,12 +64,17 @@ def in_turns(runs: Runs, queries: list[Query]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def cost(runs: Runs, n_queries: int = 1300) -> str:
-    """Ratios of all time, and the 99th percentile of learning in medians, after the first queries, whose sketches are small."""
-    rows = []
+    """Ratios of all time, and the 99th percentile of learning in medians, after the first queries, whose sketches are small.
+
+    The first query of a turn is left out of the percentile: the other process has filled the caches, which takes the time of a
+    further query, and one in 25 is more than one in a hundred.
+    """
+    rows, continued = [], np.arange(_FIRST, n_queries) % _TURN > 0
     for m, d, most in SHAPES:
         own, before = (each[:, _FIRST:] for each in in_turns(runs, queries_of(m, d, n_queries)))
         rank, learn = own.sum(axis=1) / before.sum(axis=1)
-        tails = [float(np.quantile(each, 0.99) / np.median(each)) for each in (own[1], before[1])]
+        learning = own[1, continued], before[1, continued]
+        tails = [float(np.quantile(each, 0.99) / np.median(each)) for each in learning]
         verdict = "" if most is None else "met" if learn <= most[0] and rank <= most[1] and tails[0] <= _TAIL else "missed"
         milliseconds = [f"{1e3 * float(np.mean(each)):.2f}" for each in (own[1], before[1], own[0], before[0])]
         bars = "shown" if most is None else f"{most[0]}, {most[1]}; {_TAIL}"
@@ -108,6 +113,6 @@ def first_result(root: Path) -> float:
 
 
 PARTS: dict[str, tuple[str, Callable[[Runs], str]]] = {
-    "cost": ("Processor time over `AdditiveRanker()` before, in turns", cost),
+    "cost": ("Processor time over `AdditiveRanker()` before, in turns; percentiles without the first query of a turn", cost),
     "size": ("Size, and the first result without a cache", size),
 }

@@ -15,6 +15,7 @@ from online_rank import AdditiveRanker, VectorRanker, read
 from online_rank.distributed.keyed import KeyedRankers
 from online_rank.serving import RankingService
 from online_rank.stream import read_clicks
+from tests.serving.topics import State
 
 M, K = 5, 4
 NAME = "embedding"
@@ -171,16 +172,6 @@ def service(form):
     served = RankingService(AdditiveRanker())
     answers = [served.handle(request).answer for request in requests(form)]
     return in_order(answers[-2])
-
-
-class State(dict):
-    """The state of a key of a topic."""
-
-    get_bytes = dict.get
-    set_bytes = dict.__setitem__
-
-    def delete(self, name):
-        self.pop(name, None)
 
 
 def kafka(form):

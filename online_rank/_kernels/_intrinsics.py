@@ -10,13 +10,10 @@ from numba.core.imputils import lower_constant
 from numba.extending import lower_builtin, models, register_model, type_callable
 
 from online_rank._kernels import primitives
-from online_rank._kernels.primitives import LANES
+from online_rank._kernels.primitives import LANES, N_NODES, TOGETHER
 
 _DOUBLE, _INT32, _INT64 = ir.DoubleType(), ir.IntType(32), ir.IntType(64)
 _FOUR = ir.VectorType(_DOUBLE, LANES)
-
-# Nodes of a tree of depth 4, and documents whose leaves are found at once.
-_NODES, _TOGETHER = 15, 32
 
 # Rows that are read side by side look like no sequence to a processor, which then fetches nothing ahead from memory, and a pass
 # over a block takes three times as long. So that is asked for: this many bytes ahead, a cache line at a time. (Of 1 to 32 kB,
@@ -322,10 +319,10 @@ def _find_leaves(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return b.load(b.gep(splits.data, [ir.Constant(_INT64, k)]))
 
     rows, thresholds = [], []
-    for node in range(_NODES):
+    for node in range(N_NODES):
         feature = b.sext(split(node), _INT64) if signed else split(node)
         rows.append(b.gep(bins.data, [b.add(b.mul(feature, stride), first)]))
-        thresholds.append(b.trunc(split(_NODES + node), byte))
+        thresholds.append(b.trunc(split(N_NODES + node), byte))
 
     def leaves_at(at: Any, together: int) -> None:
         kind = ir.VectorType(byte, together)
@@ -349,13 +346,13 @@ def _find_leaves(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             level, bit = _below(b, here, level), bit // 2
         b.store(leaf, b.bitcast(b.gep(out.data, [at]), kind.as_pointer()), align=1)
 
-    zero, whole = ir.Constant(_INT64, 0), ir.Constant(_INT64, _TOGETHER)
+    zero, whole = ir.Constant(_INT64, 0), ir.Constant(_INT64, TOGETHER)
     with b.if_else(b.icmp_signed(">=", n, whole)) as (many, few):
         with many:
             last = b.sub(n, whole)
             with cgutils.for_range_slice(b, zero, n, whole) as (at, _):
                 # The last ones once more, in place of less than a whole vector.
-                leaves_at(b.select(b.icmp_signed("<", at, last), at, last), _TOGETHER)
+                leaves_at(b.select(b.icmp_signed("<", at, last), at, last), TOGETHER)
         with few, cgutils.for_range(b, n) as loop:
             leaves_at(loop.index, 1)
     return context.get_dummy_value()

@@ -28,9 +28,9 @@ from online_rank._kernels.hedge import (
     learn_scale,
     scale_of,
 )
-from online_rank._kernels.leaves import MEANS, N_LEAVES, TOGETHER, VALUES
+from online_rank._kernels.leaves import MEANS, N_LEAVES, VALUES
 from online_rank._kernels.perceptron import settings
-from online_rank._kernels.primitives import find_leaves, lane_sum
+from online_rank._kernels.primitives import TOGETHER, find_leaves, lane_sum
 from online_rank._kernels.splitting import HEAVIEST, LEARNED, Growth
 from online_rank._kernels.window import N_TREES, Window, push
 from online_rank._kernels.workspace import workspace

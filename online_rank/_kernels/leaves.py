@@ -13,22 +13,21 @@ import numpy as np
 from online_rank._kernels._jit import kernel, leaf
 from online_rank._kernels.curves import MISSING
 from online_rank._kernels.fits import require
-from online_rank._kernels.primitives import find_leaves
+from online_rank._kernels.primitives import N_NODES as N_NODES
+from online_rank._kernels.primitives import TOGETHER, find_leaves
 
 #: Bins of a feature, the lowest normal score with a bin, and the width of a bin.
 N_BINS, LOWEST = 32, -2.6
 WIDTH = -2.0 * LOWEST / (N_BINS - 1)
 #: The bin of normal score 0.
 MIDDLE = N_BINS // 2
-#: Nodes and leaves of a tree; the threshold that nothing is above.
-N_NODES, N_LEAVES, NEVER = 15, 16, 255
+#: Leaves of a tree; the threshold that nothing is above.
+N_LEAVES, NEVER = N_NODES + 1, 255
 #: A row of splits: features, then thresholds.
 FEATURES, THRESHOLDS, N_SPLITS = 0, N_NODES, 2 * N_NODES
 #: A row of leaves: their values, averages of these, the weight of the documents that each has seen; then the number of queries
 #: since the tree grew, and the tree's number.
 VALUES, MEANS, SEEN, AGE, BORN, N_PARTS = 0, 16, 32, 48, 49, 50
-#: Queries have columns of a multiple of this many documents.
-TOGETHER = 32
 #: A leaf learns as if it had seen this many more documents; the step of learning, and the most queries in an average.
 SHRINKAGE, _STEP, _MOST_AVERAGED = 100.0, 0.5, 200.0
 

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 
 LANES = 4
+#: Nodes of a complete tree of depth 4, and documents whose leaves are found at once.
+N_NODES, TOGETHER = 15, 32
 
 
 def _lane_sums(terms):
@@ -127,8 +129,8 @@ def find_leaves(bins, first, splits, out):
     """
     own, nodes = bins[:, first : first + len(out)], np.zeros(len(out), dtype=np.int64)
     for _ in range(4):
-        nodes = 2 * nodes + 1 + (own[splits[nodes], np.arange(len(out))] > splits[nodes + 15])
-    out[:] = nodes - 15
+        nodes = 2 * nodes + 1 + (own[splits[nodes], np.arange(len(out))] > splits[nodes + N_NODES])
+    out[:] = nodes - N_NODES
 
 
 def power_of_two(shifted):

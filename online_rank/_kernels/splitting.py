@@ -15,7 +15,6 @@ from online_rank._kernels.leaves import (
     FEATURES,
     N_BINS,
     N_LEAVES,
-    N_NODES,
     N_SPLITS,
     NEVER,
     SHRINKAGE,
@@ -23,7 +22,7 @@ from online_rank._kernels.leaves import (
     UNIT,
     WEIGHTS,
 )
-from online_rank._kernels.primitives import find_leaves
+from online_rank._kernels.primitives import N_NODES, find_leaves
 from online_rank._kernels.window import HELD, oldest
 
 #: What a growing tree does next: nothing, copy documents, find splits, part documents, find leaves, score the window.

@@ -98,14 +98,22 @@ def arrange(bins, documents, queries, integers, new_bins, new_documents, new_que
     window = Window(bins, documents, queries, integers)
     while integers[COUNT] > 0 and (integers[HELD] > n or integers[COUNT] > new_queries.shape[0]):
         _drop_oldest(window)
-    to = 0
-    for k in range(integers[COUNT]):
-        row = queries[(integers[FIRST] + k) % queries.shape[0]]
-        at, m = int(row[START]), int(row[SIZE])
+    to, k = 0, 0
+    while k < integers[COUNT]:
+        # Queries that lie side by side are copied at once.
+        begin = end = int(queries[(integers[FIRST] + k) % queries.shape[0], START])
+        while k < integers[COUNT]:
+            row = queries[(integers[FIRST] + k) % queries.shape[0]]
+            if row[START] != end:
+                break
+            new_queries[k, START], new_queries[k, SIZE] = to + end - begin, row[SIZE]
+            new_queries[k, WEIGHT], new_queries[k, NUMBER] = row[WEIGHT], row[NUMBER]
+            end += int(row[SIZE])
+            k += 1
+        stop = to + end - begin
         for j in range(d):
-            copy_to(new_bins[j, to : to + m], bins[j, at : at + m])
+            copy_to(new_bins[j, to:stop], bins[j, begin:end])
         for r in range(N_OF_DOCUMENT):
-            copy_to(new_documents[r, to : to + m], documents[r, at : at + m])
-        new_queries[k, START], new_queries[k, SIZE], new_queries[k, WEIGHT], new_queries[k, NUMBER] = to, m, row[2], row[3]
-        to += m
+            copy_to(new_documents[r, to:stop], documents[r, begin:end])
+        to = stop
     integers[FIRST], integers[HEAD] = 0, to

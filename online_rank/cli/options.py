@@ -250,13 +250,13 @@ class Clicks(NamedTuple):
 
 
 #: The options of a command that does not learn from lists without chance.
-OfChance = Annotated[Clicks, Clicks._fields[:-3]]
+OfChance = Annotated[Clicks, [name for name in Clicks._fields if name not in ("topic", "examination", "shown_on")]]
 
 
 def refuse_without_clicks(context: typer.Context) -> None:
     """Raise a usage error if an option was given that needs a log of clicks."""
-    for name in Clicks._fields[1:]:
-        if is_given(context, name):
+    for name in Clicks._fields:
+        if name != "clicks" and is_given(context, name):
             raise typer.BadParameter(f"--{name.replace('_', '-')} needs --clicks")
 
 

@@ -155,10 +155,14 @@ def warn_of_unknown(model: Any) -> None:
         )
 
 
+_TO_EXPLAIN = ("query", "document", "query_text", "vector", "query_vector", "dry_run")
+_TO_RANK = (*_TO_EXPLAIN, "skip_bad")
+
 #: The options of commands that learn nothing.
-ToMeasure = Annotated[Reading, Reading._fields[:8]]
-ToRank = Annotated[Reading, Reading._fields[:7]]
-ToExplain = Annotated[Reading, Reading._fields[:6]]
+ToExplain = Annotated[Reading, _TO_EXPLAIN]
+ToCompare = Annotated[Reading, (*_TO_EXPLAIN, "event_time")]
+ToRank = Annotated[Reading, _TO_RANK]
+ToMeasure = Annotated[Reading, (*_TO_RANK, "grade")]
 
 
 def look(lists: Any) -> None:

@@ -137,14 +137,22 @@ def _apart(weight: float, ranks: InQuery, curves: Curves, weights: np.ndarray) -
 
 def _sum(graph: Graph, X: str, terms: list[Term], width: int) -> str:
     """The scores on the columns X: the curves and trees of raw features share the cells of values."""
-    curves = [term for term in terms if _has_curves_alone(term)]
-    trees = [term for term in terms if _has_trees_alone(term, width)]
+    curves, trees, others = _parted(terms, width)
     scores = _on_cells(graph, X, curves, trees, width) if curves or trees else []
-    for term in terms:
-        if not _has_curves_alone(term) and not _has_trees_alone(term, width):
-            made = _term(graph, X, term, width)
-            scores.append(made if term.weight == 1.0 else graph.add("Mul", made, term.weight))
+    for term in others:
+        made = _term(graph, X, term, width)
+        scores.append(made if term.weight == 1.0 else graph.add("Mul", made, term.weight))
     return functools.reduce(lambda total, own: graph.add("Add", total, own), scores)
+
+
+def _parted(terms: list[Term], width: int) -> tuple[list[Term], list[Term], list[Term]]:
+    """Terms of curves of raw features alone, of trees that tables can hold, and others."""
+    curves: list[Term] = []
+    trees: list[Term] = []
+    others: list[Term] = []
+    for term in terms:
+        (curves if _has_curves_alone(term) else trees if _has_trees_alone(term, width) else others).append(term)
+    return curves, trees, others
 
 
 def _has_curves_alone(term: Term) -> bool:

@@ -11,11 +11,10 @@ import numpy as np
 
 from online_rank.base.growth import with_zeros
 from online_rank.base.halving import halved
-from online_rank.base.leaving import last_used, warn_of_leaving
 from online_rank.base.schema import Array, Count, DictOf, Integer, Plain, Real, Schema
-from online_rank.base.transformer import QueryTransformer
 from online_rank.base.undo import Undo
 from online_rank.limits import is_name
+from online_rank.preprocessing._keyed import KeyedStep
 from online_rank.query import Block
 
 #: Sums grow by at most this many half-lives before they are scaled down; of feedback that is older, next to nothing is left.
@@ -27,7 +26,7 @@ _LEAVE = 16
 _TOLD: "weakref.WeakSet[KeyTable]" = weakref.WeakSet()
 
 
-class KeyTable(QueryTransformer):
+class KeyTable(KeyedStep):
     """Keys of documents, `max_keys` at most: for each two sums, the time of its first use, and the number of its last one.
 
     Sums are multiplied by 2^(t / H - epoch) of the time t of each addend, so that they decay without being touched.
@@ -45,21 +44,19 @@ class KeyTable(QueryTransformer):
         _used=Array("n_keys", dtype="int64", low=0, spare=True),
     )
 
-    #: The names of which a key is made; H, as it was given and as a number; and the most keys.
-    _names: tuple[str, ...]
+    _by_key = ("_sums", "_first", "_used")
+
+    #: H, as it was given and as a number.
     half_life: float | str
     _period: float
-    max_keys: int
     #: The key of each document of a query; None for no key.
     _keys: Callable[[Block], list[Hashable]]
 
     def __init__(self) -> None:
         super().__init__()
-        #: The number of each key, in the order in which they came.
-        self._slots: dict[Hashable, int] = {}
+        self._slots = {}
         self._sums = np.zeros((0, 2))
         self._first = np.zeros(0)
-        #: By how many queries the last one with the key was learned.
         self._used = np.zeros(0, dtype=np.int64)
         self._totals = np.zeros(2)
         self._epoch = 0
@@ -67,17 +64,11 @@ class KeyTable(QueryTransformer):
         self._n_queries = self.n_left = 0
 
     @property
-    def n_keys(self) -> int:
-        """Number of keys."""
-        return len(self._slots)
-
-    @property
     def _is_timed(self) -> bool:
         return isinstance(self.half_life, str)
 
     def _check_state(self) -> None:
-        if [*self._slots.values()] != [*range(len(self._slots))] or len(self._slots) > self.max_keys:
-            raise ValueError("_slots: keys are numbered from 0 in their order, and are at most max_keys")
+        super()._check_state()
         if self._at is not None and not -1.0 <= self._at / self._period - self._epoch <= _MOST_HALF_LIVES + 1.0:
             raise ValueError(f"_epoch is {self._epoch}, too far from _at, {self._at / self._period:.17g} half-lives")
 
@@ -145,20 +136,6 @@ class KeyTable(QueryTransformer):
             self._slots[key] = len(self._slots)
         return np.fromiter((self._slots.get(key, -1) for key in keys), np.int64, len(keys))
 
-    def _let_leave(self, n_kept: int) -> None:
-        """Keep the keys that were used last."""
-        n = len(self._slots)
-        if not self.n_left:
-            warn_of_leaving(str(self), "keys", self.max_keys, "max_keys", "n_left")
-        self._keep_only(last_used(self._used[:n], n_kept))
-        self.n_left += n - n_kept
-
-    def _keep_only(self, kept: np.ndarray) -> None:
-        """Keep some keys, given by their numbers in ascending order; the state is replaced, so that it can come back."""
-        names = [*self._slots]
-        self._slots = {names[slot]: i for i, slot in enumerate(kept.tolist())}
-        self._sums, self._first, self._used = self._sums[kept], self._first[kept], self._used[kept]
-
     def _record(self, log: list[Undo], block: Any = None) -> None:
         n = len(self._slots)
         if block is None or block.y is None:
@@ -214,26 +191,6 @@ class KeyTable(QueryTransformer):
         """The sums of a key for a later epoch."""
         return np.ldexp(self._sums[slot], self._epoch - epoch)
 
-    def forget(self, name: str, value: Hashable) -> int:
-        """Forget the keys that have a value under one of the names, as a text or as it is. Returns how many there were.
-
-        Examples
-        --------
-        >>> from online_rank import History
-        >>> step = History(("user", "brand"), half_life=1000)
-        >>> step.learn_one([{"brand": "acme"}], [1], context={"user": "u17"})
-        >>> step.forget("user", "u17"), step.n_keys
-        (1, 0)
-        """
-        with self._lock:
-            places = [i for i, own in enumerate(self._names) if own == name]
-            keys = ((slot, key if len(self._names) > 1 else (key,)) for key, slot in self._slots.items())
-            kept = [slot for slot, key in keys if not any(is_value(key[i], value) for i in places)]  # type: ignore[index]
-            n_gone = len(self._slots) - len(kept)
-            if n_gone:
-                self._keep_only(np.array(kept, dtype=np.int64))
-            return n_gone
-
     def set_back(self, now: float) -> bool:
         """Let all times that lie ahead of `now` be that time. Returns whether there were any."""
         with self._lock:
@@ -242,8 +199,3 @@ class KeyTable(QueryTransformer):
             self._epoch -= max(0, math.floor(self._at / self._period) - math.floor(now / self._period))
             self._first, self._at = np.minimum(self._first, now), now
             return True
-
-
-def is_value(part: Any, value: Hashable) -> bool:
-    """Whether a part of a key is a value, which may be given as a text."""
-    return part == value or (type(part) in (str, int, bool) and str(part) == value)

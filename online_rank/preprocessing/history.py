@@ -144,11 +144,6 @@ class History(KeyTable):
         self._label = json.dumps([self.by, half_life, None if examination is None else [*examination], prior])
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The names of which a key is made."""
-        return self._names
-
-    @property
     def columns(self) -> tuple[str, ...]:
         """The names of the three features."""
         return self._adds

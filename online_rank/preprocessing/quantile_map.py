@@ -31,6 +31,8 @@ _GROWTH, _OLDEST = 8, 16
 #: Sketches are renewed in parts, one in each query, so that no query waits for all: the least number of features of a part, and
 #: the number of parts. At first, until sketches have been renewed this often, parts are large, so that no feature waits.
 _AT_FIRST, _OFTEN, _LATER = (160, 4), 24, (8, 8)
+#: The same in queries of fewer documents than this, whose own time is short: a part takes less than that.
+_LONG, _SHORT = 32, (3, 16)
 #: A shorter memory would be smaller than a sketch.
 _LEAST_MEMORY = 1024
 _MASK = (1 << 63) - 1
@@ -46,6 +48,9 @@ _SOFT = 0.1
 _SMALLEST, _NARROW = 5e-324, 1e-37
 #: The end of the name of a column relative to the query.
 _IN_QUERY = " in query"
+
+#: No documents that are sampled stand side by side.
+_NONE_GATHERED: tuple[tuple[np.ndarray, ...], np.ndarray] = (), np.empty((0, 0))
 
 #: More knots add no information about a sketch.
 _MOST_KNOTS = 256
@@ -190,6 +195,7 @@ class StreamQuantileMap(ColumnTransformer):
         _count_before=Count(),
         _passes=Flag(),
         _places=Derived(),
+        _gathered=Derived(),
         _table=Derived("d", lambda step: kernels.KNOT * (step.n_knots + kernels.BEYOND) + _CELLS // 8 + kernels.FINDER + 2),
     )
 
@@ -294,7 +300,8 @@ class StreamQuantileMap(ColumnTransformer):
 
     def _derive(self) -> None:
         """Compute the positions of sampled documents, and the knots, from the state."""
-        self._places = self._draw_places()
+        self._places: list[int] | None = None
+        self._gathered = _NONE_GATHERED
         self._table = _Table.of(self._n_features, self.n_knots)
         self._find_knots(0, self._cursor, self._total + self._span if self._span else self._total)
         # Features still waiting for the documents of a stretch keep their earlier knots.
@@ -455,7 +462,7 @@ class StreamQuantileMap(ColumnTransformer):
             return 0
         if self.frozen_after is not None and self._start >= self.frozen_after:
             return _FOREVER
-        return 0 if self._places is None else self._due - 1 - self._count
+        return self._due - 1 - self._count if self._due - self._start > _DOCUMENTS else 0
 
     def learn_run(self, X: np.ndarray) -> bool:
         """Learn documents, NaN for what is missing: sample them, and after a stretch merge the sample into the sketches due.
@@ -465,18 +472,26 @@ class StreamQuantileMap(ColumnTransformer):
         with self._lock:
             if not len(X):
                 return True
+            ends = False
             if self.frozen_after is None or self._start < self.frozen_after:
                 if self._cursor == self._n_features:
                     self._sample(X)
-                    if self._count + len(X) >= self._due:
+                    ends = self._count + len(X) >= self._due
+                    if ends:
                         if self._lacking is None and not all_finite(np.concatenate(self._rows)):
                             return False
                         self._note_growing()
                         self._span, self._cursor = self._count + len(X) - self._start, 0
                 self._count += len(X)
             if self._cursor < self._n_features:
-                least, parts = _LATER if self._n_joined >= _OFTEN else _AT_FIRST
-                self._join(max(least, math.ceil(self._n_features / parts)))
+                short = self._n_joined >= _OFTEN and len(X) < _LONG
+                least, parts = _SHORT if short else _LATER if self._n_joined >= _OFTEN else _AT_FIRST
+                at_once = max(least, math.ceil(self._n_features / parts))
+                if short and ends and at_once < self._n_features:
+                    # All parts need them side by side, which is enough for this query.
+                    self._sampled()
+                else:
+                    self._join(at_once)
             return True
 
     def _note_growing(self) -> None:
@@ -491,12 +506,23 @@ class StreamQuantileMap(ColumnTransformer):
 
     def _sample(self, X: np.ndarray) -> None:
         """Take the documents of a query that are to be sampled."""
-        if self._places is None:
+        if self._due - self._start <= _DOCUMENTS:
             # All documents of a short stretch are taken, and about `_DOCUMENTS` of a long query.
             self._rows += tuple(X[:: math.ceil(len(X) / _DOCUMENTS)].astype(np.float64))
             return
+        if self._places is None:
+            # Not where the stretch begins: the query before had sketches to renew.
+            self._places = self._draw_places()
         while len(self._rows) < _DOCUMENTS and (i := self._places[len(self._rows)] - self._count) < len(X):
             self._rows += (X[i].astype(np.float64),)
+
+    def _sampled(self) -> np.ndarray:
+        """The sampled documents side by side, (n, d): found once for all parts."""
+        rows, documents = self._gathered
+        if rows is not self._rows:
+            documents = np.concatenate(self._rows).reshape(len(self._rows), -1)
+            self._gathered = self._rows, documents
+        return documents
 
     def _join(self, at_once: int) -> None:
         """Merge the documents of a stretch into the sketches of the next features, and find their knots."""
@@ -505,10 +531,8 @@ class StreamQuantileMap(ColumnTransformer):
         keep = (total - self._span) / self._total if self._total > 0.0 else 0.0
         self._points, self._sizes, self._masses = self._points.copy(), self._sizes.copy(), self._masses.copy()
         lacking = np.zeros(self._n_features) if self._lacking is None else self._lacking.copy()
-        # Not kept: these documents and another table, below, would be needed at a time.
         kernels.join_documents(
-            self._cursor, stop, np.concatenate(self._rows).reshape(len(self._rows), -1),
-            self._span / len(self._rows), keep, self._draw(), _LARGEST,
+            self._cursor, stop, self._sampled(), self._span / len(self._rows), keep, self._draw(), _LARGEST,
             self._points, self._sizes, self._masses, lacking,
         )  # fmt: skip
         self._lacking = None if self._lacking is None else lacking
@@ -524,18 +548,15 @@ class StreamQuantileMap(ColumnTransformer):
         """Begin a new stretch here."""
         own = self._count - self._count_before
         length = min(max(own // _GROWTH, min(_DOCUMENTS, own // 2), 1), self.memory // _OLDEST)
-        self._rows, self._span = (), 0
+        self._rows, self._gathered, self._span = (), _NONE_GATHERED, 0
         self._start, self._due = self._count, self._count + length
         if self.frozen_after is not None and self._start < self.frozen_after:
             self._due = min(self._due, self.frozen_after)
-        self._places = self._draw_places()
+        self._places = None
 
-    def _draw_places(self) -> list[int] | None:
-        """The numbers of the documents to be sampled from the stretch, ascending; None for all of them."""
-        length = self._due - self._start
-        if length <= _DOCUMENTS:
-            return None
-        uniform = np.empty(_DOCUMENTS)
+    def _draw_places(self) -> list[int]:
+        """The numbers of the documents to be sampled from a long stretch, ascending."""
+        length, uniform = self._due - self._start, np.empty(_DOCUMENTS)
         draws(self.seed, self._start, uniform)
         return (self._start + ((np.arange(_DOCUMENTS) + uniform) * (length / _DOCUMENTS)).astype(np.int64)).tolist()
 

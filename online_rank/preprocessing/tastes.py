@@ -13,12 +13,11 @@ from online_rank import arguments
 from online_rank.base.anatomy import Abilities
 from online_rank.base.growth import with_zeros
 from online_rank.base.halving import halved
-from online_rank.base.leaving import last_used, warn_of_leaving
 from online_rank.base.schema import Array, Count, Derived, DictOf, Integer, Plain, Schema
-from online_rank.base.transformer import QueryTransformer, require_feedback
+from online_rank.base.transformer import require_feedback
 from online_rank.base.undo import Undo
 from online_rank.feedback.arrays import shown_block
-from online_rank.preprocessing._key_table import is_value
+from online_rank.preprocessing._keyed import KeyedStep
 from online_rank.preprocessing.bilinear import inverse_lengths
 from online_rank.preprocessing.vector_columns import usual_length
 from online_rank.query import Block
@@ -31,7 +30,7 @@ __all__ = ["Tastes"]
 _LEAVE = 16
 
 
-class Tastes(QueryTransformer):
+class Tastes(KeyedStep):
     r"""Give each query the taste of its user: the direction of the vectors of documents that the user engaged with.
 
     The user is an entry of the query's context, `by`. After a query of user u with gains g_i of documents with the vectors d_i
@@ -78,6 +77,7 @@ class Tastes(QueryTransformer):
     """
 
     _supervised = True
+    _called = "users"
 
     _schema = Schema(
         n_left=Count(),
@@ -87,6 +87,7 @@ class Tastes(QueryTransformer):
         _slots=DictOf(Plain(), Integer(0)),
         _sums=Array("n_keys", None, dtype="float32", spare=True),
         _used=Array("n_keys", dtype="int64", low=0, spare=True),
+        _names=Derived(),
         _keep=Derived(),
         _label=Derived(),
     )
@@ -102,8 +103,9 @@ class Tastes(QueryTransformer):
         self.vector = vector
         self.half_life = half_life
         self.max_keys = max_keys
+        self._names = (by,)
         self._keep = halved(1.0 / half_life)
-        self._slots: dict[Hashable, int] = {}
+        self._slots = {}
         self._sums = np.zeros((0, 0), dtype=np.float32)
         self._used = np.zeros(0, dtype=np.int64)
         self._n_queries = self.n_left = 0
@@ -116,20 +118,11 @@ class Tastes(QueryTransformer):
     def _of_earlier(cls, state: dict[str, Any]) -> dict[str, Any]:
         return {"_n_own": 0, "_n_others": 0, **state}
 
-    @property
-    def n_keys(self) -> int:
-        """Number of users."""
-        return len(self._slots)
-
     def taste(self, user: Hashable) -> np.ndarray | None:
         """S_u, float32 (k,), a copy; None for a user without engagement."""
         with self._lock:
             slot = self._slots.get(user)
             return None if slot is None else self._sums[slot].copy()
-
-    def _check_state(self) -> None:
-        if [*self._slots.values()] != [*range(len(self._slots))] or len(self._slots) > self.max_keys:
-            raise ValueError("_slots: keys are numbered from 0 in their order, and are at most max_keys")
 
     def _abilities(self) -> Abilities:
         return Abilities(
@@ -230,22 +223,16 @@ class Tastes(QueryTransformer):
             gains[:] = query.y
         return w * gains
 
-    def _let_leave(self) -> None:
-        """Keep the users that were last in a query."""
-        n, kept = len(self._slots), max(0, self.max_keys - max(1, self.max_keys // _LEAVE))
-        if not self.n_left:
-            warn_of_leaving(str(self), "users", self.max_keys, "max_keys", "n_left")
-        rows, names = last_used(self._used[:n], kept), [*self._slots]
-        self._slots = {names[slot]: i for i, slot in enumerate(rows.tolist())}
-        self._sums, self._used = self._sums[rows], self._used[rows]
-        self.n_left += n - kept
+    def _make_room(self) -> None:
+        """Let the users leave that no query had for longest."""
+        self._let_leave(max(0, self.max_keys - max(1, self.max_keys // _LEAVE)))
 
     def _slot_of(self, user: Hashable, k: int) -> int:
         """The row of a user; a new one gets one."""
         if (slot := self._slots.get(user)) is not None:
             return slot
         if len(self._slots) >= self.max_keys:
-            self._let_leave()
+            self._make_room()
         slot = self._slots[user] = len(self._slots)
         if slot >= len(self._sums):
             more = max(slot // 2, 16)
@@ -283,18 +270,7 @@ class Tastes(QueryTransformer):
             began = getattr(base, name) if continues else 0
             setattr(self, name, max(0, began + sum(getattr(shard, name) - began for shard in shards)))
         if len(self._slots) > self.max_keys:
-            self._let_leave()
-
-    def forget(self, user: Hashable) -> bool:
-        """Forget what a user likes, whose name is given as it is or as a text. Returns whether there was anything."""
-        with self._lock:
-            names = [name for name in self._slots if not is_value(name, user)]
-            if len(names) == len(self._slots):
-                return False
-            kept = np.array([self._slots[name] for name in names], dtype=np.int64)
-            self._slots = {name: i for i, name in enumerate(names)}
-            self._sums, self._used = self._sums[kept], self._used[kept]
-            return True
+            self._make_room()
 
     def __str__(self) -> str:
         return f"Tastes({self.by!r}, vector={self.vector!r})"

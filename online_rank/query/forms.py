@@ -148,13 +148,17 @@ def read_query(
     return _new(Block, (X, feedback, offsets, weights, ids, names, scores, form, None, None, context, times, None))
 
 
-def plain_array(x: Any, n_features: int) -> np.ndarray | None:
-    """A view of a query that is an array (m, n_features) and needs no conversion; None for any other."""
+def plain_array(x: Any, n_features: int, ndim: int = 2) -> np.ndarray | None:
+    """A view of a query that is an array (m, n_features) and needs no conversion; None for any other.
+
+    With `ndim` 1 it is a vector of the query.
+    """
     if type(x) is not _ARRAY:
         return None
     # Another thread may change the shape and the type of the caller's array, also after they were checked.
     x = x[...]
-    plain = (x.dtype is _FLOAT64 or x.dtype is _FLOAT32) and x.ndim == 2 and x.shape[1] == n_features and x.flags.c_contiguous
+    kind, shape = x.dtype, x.shape
+    plain = (kind is _FLOAT64 or kind is _FLOAT32) and len(shape) == ndim and shape[-1] == n_features and x.flags.c_contiguous
     return x if plain else None
 
 

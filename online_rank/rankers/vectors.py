@@ -171,11 +171,8 @@ class VectorRanker(Ranker):
         """A view of the vector of a query, if it is a float32 array that fits, and nothing else is in the context."""
         p = self._learner.shape[0]
         vector = context.get(self.vector) if p and type(context) is dict and len(context) == 1 else None
-        if type(vector) is not np.ndarray:
-            return None
-        # Another thread may change the shape and the type of the caller's array, also after they were checked.
-        vector = vector[...]
-        return vector if vector.dtype is _FLOAT32 and vector.shape == (p,) and vector.flags.c_contiguous else None
+        plain = plain_array(vector, p, ndim=1)
+        return plain if plain is not None and plain.dtype is _FLOAT32 else None
 
     def _learn_plain(self, x: Any, y: Any, context: Any) -> bool:
         """Learn a query of weight 1 whose arrays need no conversion. Returns false, and changes nothing, for any other."""

@@ -11,8 +11,7 @@ from online_rank.base.schema import Nested
 from online_rank.intervals import Interval, LossInterval
 from online_rank.intervals.losses import running_sums
 from online_rank.metrics.base import running_means
-from online_rank.preprocessing.history import History
-from online_rank.preprocessing.tastes import Tastes
+from online_rank.preprocessing._keyed import keyed_steps
 from online_rank.preprocessing.vector_columns import VectorColumns
 from online_rank.serving.challenge import Challenge
 from online_rank.serving.pending import PendingQueries
@@ -81,8 +80,7 @@ class Counted:
         Losses are of rankings whose grades arrived (`served_interval`): their sum, their mean, and its interval.
         """
         interval = self.served_interval()
-        keyed: list[History | Tastes] = [*parts_of(self.model, History), *parts_of(self.model, Tastes)]
-        histories = {str(step): {"keys": step.n_keys, "left": step.n_left} for step in keyed}
+        histories = {str(step): {"keys": step.n_keys, "left": step.n_left} for step in keyed_steps(self.model)}
         return {
             **self.counts(),
             "pending": self.n_waiting,

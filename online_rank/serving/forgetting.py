@@ -10,10 +10,9 @@ from msgspec import UNSET
 from online_rank.base.forgetting import forget_names, parts_of
 from online_rank.base.transformer import QueryTransformer
 from online_rank.base.undo import all_or_nothing
+from online_rank.preprocessing._keyed import keyed_steps
 from online_rank.preprocessing._keys import DOCUMENT
 from online_rank.preprocessing.crosses import CrossFeatures, suffix_of
-from online_rank.preprocessing.history import History
-from online_rank.preprocessing.tastes import Tastes
 from online_rank.query import Runs
 from online_rank.rankers.growing_trees import GrowingTrees
 from online_rank.rankers.worded import without_entry
@@ -134,15 +133,12 @@ def _without(model: Any, wanted: Forget) -> tuple[Any, frozenset[str], int]:
     without, names = _without_crosses(model, wanted)
     without = _without_windows(without, model)
     without, n_words = (without, 0) if wanted.entry is None else without_entry(model, without, *wanted.entry)
-    kept = [name for step in parts_of(without, History) for name in step.names] + [
-        step.by for step in parts_of(without, Tastes)
-    ]
+    kept = [name for step in keyed_steps(without) for name in step.names]
     if not any(name in kept for name, _ in entries):
         return without, names, n_words
     emptied = without
     without = copy.deepcopy(model) if without is model else without
-    n_keys = sum(step.forget(name, value) for step in parts_of(without, History) for name, value in entries)
-    n_keys += sum(step.forget(value) for step in parts_of(without, Tastes) for name, value in entries if name == step.by)
+    n_keys = sum(step.forget(name, value) for step in keyed_steps(without) for name, value in entries)
     return (without if n_keys else emptied), names, n_keys + n_words
 
 

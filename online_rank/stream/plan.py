@@ -17,7 +17,7 @@ from online_rank.query.names import in_nfc, is_index_name, is_outcome_name
 from online_rank.query.times import RELATIVE
 from online_rank.stream.pace import half_lives_of
 from online_rank.stream.values import MISSING_WORDS, Faults, TimeFormat, arrow, numbers_of, other_than_dates, plain, time_format
-from online_rank.stream.vectors import OF_QUERY, are_json_vectors, columns_named
+from online_rank.stream.vectors import IN_CONTEXT, are_json_vectors, columns_named
 
 #: The most different texts among the first rows of a column that is a category.
 _MOST_LEVELS = 100
@@ -345,7 +345,7 @@ def plan_of(table: Any, named: Mapping[str, str | None], options: Options) -> Pl
     if features is not None:
         found = {column.name: column for column in columns}
         columns = [*(found[name] for name in features), *(column for column in columns if column.role != "feature")]
-    columns += [Column(name, "vector", "context" if name.startswith(OF_QUERY) else "feature") for name in joined]
+    columns += [Column(name, "vector", "context" if name.startswith(IN_CONTEXT) else "feature") for name in joined]
     categories = [column.name for column in columns if column.role == "feature" and _is_category(column, options)]
     texts = [name for name in categories if _is_text(table, name, options)]
     plan = Plan(columns, categories=categories, texts=texts, joined=joined)
@@ -357,11 +357,11 @@ def plan_of(table: Any, named: Mapping[str, str | None], options: Options) -> Pl
 
 
 def joined_columns(table: Any, options: Options) -> dict[str, tuple[str, ...]]:
-    """The columns of each vector that is declared: of documents by its name, of queries after `OF_QUERY`.
+    """The columns of each vector that is declared: of documents by its name, of queries after `IN_CONTEXT`.
 
     Raises ValueError if a column is not there, or a vector is called as another column.
     """
-    declared = {**options.vectors, **{OF_QUERY + name: spec for name, spec in options.query_vectors.items()}}
+    declared = {**options.vectors, **{IN_CONTEXT + name: spec for name, spec in options.query_vectors.items()}}
     found: dict[str, tuple[str, ...]] = {}
     for name, spec in declared.items():
         try:
@@ -377,7 +377,7 @@ def vectors_of_queries(table: Any, options: Options) -> list[str]:
     """The columns that are vectors of queries by their names."""
     if not options.takes_vectors:
         return []
-    return [name for name in table.kinds if name.startswith(OF_QUERY) and _kind_of(table, name, options) == "vector"]
+    return [name for name in table.kinds if name.startswith(IN_CONTEXT) and _kind_of(table, name, options) == "vector"]
 
 
 def _kind_of(table: Any, column: str, options: Options) -> str:

@@ -17,7 +17,7 @@ from online_rank.stream.neighbours import Sizes
 from online_rank.stream.plan import Options, Plan, n_features_of, options_of, usual_missing
 from online_rank.stream.rows import Rows, joined, stacked
 from online_rank.stream.source import ReadError, ReadWarning
-from online_rank.stream.vectors import OF_QUERY, from_array
+from online_rank.stream.vectors import IN_CONTEXT, from_array
 
 Negative: TypeAlias = Literal["error", "zero", "skip"]
 Missing: TypeAlias = Literal["error", "zero", "keep"]
@@ -189,7 +189,7 @@ def context_of(rows: Rows, plan: Plan) -> tuple[dict[str, Any]] | None:
         return None
     found, qid = {}, rows.qids[0]
     for column in names:
-        values, name = rows.more[column], column.removeprefix(OF_QUERY) if plan.kinds[column] == "vector" else column
+        values, name = rows.more[column], column.removeprefix(IN_CONTEXT) if plan.kinds[column] == "vector" else column
         found[name], *others = _different(values)
         if others:
             what = f"{found[name]!r:.60} and {others[0]!r:.60} in column {name!r}, which is of the query itself"

@@ -17,7 +17,7 @@ from online_rank.stream.parquet import rows_at_once, shared_texts
 from online_rank.stream.separated import NOT_UTF8, UNCLOSED, closed, fault, has_swallowed, places_of, split
 from online_rank.stream.source import UTF8, FileRange, ReadError, Text, lines_of, name_of
 from online_rank.stream.values import MIXED, arrow, kind_of, kind_of_words, plain
-from online_rank.stream.vectors import OF_QUERY
+from online_rank.stream.vectors import IN_CONTEXT
 from online_rank.stream.wide import kinds_of
 
 #: Separators of csv columns, the likeliest first.
@@ -365,7 +365,7 @@ def _documents_of(where: str, found: dict[str, Any], number: str) -> Iterator[di
     docs, grades, context = found.pop(key, None), found.pop("grades", None), found.pop("context", {})
     if not isinstance(docs, dict | list):
         raise ReadError(f"{where}: {key} is of type {type(docs).__name__}; it is a list or an object of documents")
-    context = {OF_QUERY + name if is_vector(value) else name: value for name, value in context.items()}
+    context = {IN_CONTEXT + name if is_vector(value) else name: value for name, value in context.items()}
     ids = [*docs] if isinstance(docs, dict) else [one.get("id") if isinstance(one, dict) else None for one in docs]
     if any(isinstance(id, dict | list) for id in ids):
         raise ReadError(f"{where}: the id of a document is a list or an object; it is a text or a number")

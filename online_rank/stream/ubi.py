@@ -16,7 +16,7 @@ from online_rank.stream.objects import objects_of
 from online_rank.stream.source import ReadError, Text, format_of, is_stdin, name_of, path_of
 from online_rank.stream.tables import Batch, Table, of_dicts
 from online_rank.stream.values import Faults, numbers_of
-from online_rank.stream.vectors import OF_QUERY, json_vector
+from online_rank.stream.vectors import IN_CONTEXT, json_vector
 
 #: The columns of times, of texts, of sessions and of users.
 TIME, TEXT, SESSION, USER = "time", "user_query", "session", "user"
@@ -249,7 +249,7 @@ class _Joined:
         names = (
             {name: None for one in shown.values() for name, value in one.features.items() if _as_vector(value)} if given else {}
         )
-        return {OF_QUERY + name: given[last] for name in names if (last := name.rpartition(".")[2]) in given}
+        return {IN_CONTEXT + name: given[last] for name in names if (last := name.rpartition(".")[2]) in given}
 
     def _first(self, shown: Mapping[str, _Shown]) -> Iterator[tuple[str, _Shown]]:
         """The documents of a list: at each position the first one that was shown there."""

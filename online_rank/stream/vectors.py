@@ -10,10 +10,10 @@ import numpy as np
 from online_rank.query.embeddings import as_vector
 from online_rank.stream.values import Faults, arrow, is_text, numbers_of, plain
 
-__all__ = ["OF_QUERY", "are_json_vectors", "columns_named", "from_array", "joined_vectors", "json_vector", "vectors_in"]
+__all__ = ["IN_CONTEXT", "are_json_vectors", "columns_named", "from_array", "joined_vectors", "json_vector", "vectors_in"]
 
 #: What stands before the name of the query's own vector, where columns of a table say what is known of the query too.
-OF_QUERY = "context "
+IN_CONTEXT = "context "
 #: How many first values decide.
 _FIRST = 64
 _RANGE = re.compile(r"(.+?)(\d+)\.\.(.+?)(\d+)|(\d+)\.\.(\d+)")

@@ -14,14 +14,7 @@ from online_rank.distributed.keyed import KeyedRankers, KeyedStateError, rankers
 from online_rank.distributed.parts import MAX_VALUE, cut, joined, names_of, written
 from online_rank.serving import FeedbackPlan
 from online_rank.serving.protocol import RankingService
-
-
-class State(dict):
-    get_bytes = dict.get
-    set_bytes = dict.__setitem__
-
-    def delete(self, name):
-        self.pop(name, None)
+from tests.serving.topics import State
 
 
 def graded():

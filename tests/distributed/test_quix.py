@@ -23,6 +23,7 @@ pytest.importorskip("quixstreams", reason="extra 'quix' is not installed")
 from confluent_kafka import KafkaException, Producer, TopicPartition
 
 from tests.distributed.keyed_worker import Setting, application, make_service, topic_config, work
+from tests.serving.topics import State
 
 #: How often workers are killed.
 KILLS = int(os.environ.get("ONLINE_RANK_KILLS", "1"))
@@ -86,10 +87,6 @@ def events_of(n, n_keys=3):
 
 def uninterrupted(events, began):
     """Digest and figures of each key; an event comes each millisecond from a time on."""
-
-    class State(dict):
-        get_bytes, set_bytes, delete = dict.get, dict.__setitem__, dict.__delitem__
-
     handle, states, stats = KeyedRankers(make_service, every=20), {}, {}
     for offset, (key, request) in enumerate(events):
         answer = handle.event(request, key, states.setdefault(key, State()), "events", 0, offset, began + offset)

@@ -79,6 +79,17 @@ def test_queries_lie_in_the_window_as_in_a_ring(seed):
             own, which = content[at, size]
             assert np.array_equal(state.bins[:, at : at + size], own)
             assert (state.documents[window.GIVEN, at : at + size] == which / 2.0).all()
+    # In a larger window they lie side by side, the oldest first.
+    larger = window.Window(np.zeros((2, n + 9), np.uint8), np.zeros((2, n + 9), np.float32), np.zeros((k, 4)), state.integers)
+    window.arrange(*state, *larger[:3])
+    to = 0
+    for row, (at, size) in zip(larger.queries, ring.queries, strict=False):
+        own, which = content[at, size]
+        assert row.tolist() == [to, size, 1.0 + which, which]
+        assert np.array_equal(larger.bins[:, to : to + size], own)
+        assert (larger.documents[window.GIVEN, to : to + size] == which / 2.0).all()
+        to += size
+    assert state.integers[[window.FIRST, window.HEAD]].tolist() == [0, to]
 
 
 def test_a_query_larger_than_the_window_is_left_out():

@@ -64,8 +64,9 @@ def test_users_leave_and_are_forgotten():
     assert (step.n_keys, step.n_left) == (4, 2)
     assert step.taste("u0") is None
     assert step.taste("u5") is not None
-    assert step.forget("u5")
-    assert not step.forget("u5")
+    assert step.forget("brand", "u5") == 0
+    assert step.forget("user", "u5") == 1
+    assert step.forget("user", "u5") == 0
     assert step.n_keys == 3
     np.testing.assert_allclose(step.taste("u4"), [1.0, 0.0])
 

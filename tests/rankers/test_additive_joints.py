@@ -36,6 +36,7 @@ from online_rank.distributed.rounds import learn_rounds
 from online_rank.serving.protocol import RankingService
 from online_rank.storage.files import from_bytes, to_bytes
 from tests.rankers.test_additive import documents, queries
+from tests.serving.topics import State
 
 DOCUMENTS = [
     {"price": 1.0, "brand": "a", "fresh": True, "day": datetime.datetime(2024, 1, 1)},
@@ -224,9 +225,6 @@ def test_late_grades_and_served_scores_of_a_service():
 
 
 def test_a_ranker_for_each_key():
-    class State(dict):
-        get_bytes, set_bytes, delete = dict.get, dict.__setitem__, dict.__delitem__
-
     make = lambda: KeyedRankers(lambda: RankingService(AdditiveRanker()), every=4)  # noqa: E731
     handle, state, alone = make(), State(), AdditiveRanker()
     for t in range(10):

@@ -7,7 +7,6 @@ import pytest
 
 from online_rank import AdditiveRanker, History, PerceptronRanker, StreamScaler, read
 from online_rank.base.schema import declared_state
-from online_rank.distributed.keyed import KeyedRankers
 from online_rank.preprocessing.history import AT
 from online_rank.serving import Challenge, FeedbackPlan
 from online_rank.serving.durable import DurableService
@@ -17,6 +16,7 @@ from online_rank.serving.protocol import RankingService
 from online_rank.serving.reading import remembered_in, request_of, text_of
 from online_rank.serving.stored_times import latest_time, set_back
 from online_rank.storage.files import to_bytes
+from tests.serving.topics import of_failing_workers
 
 NOW = 1_760_000_000
 
@@ -203,20 +203,6 @@ def test_times_ahead_of_the_clock_are_repaired():
     assert declared_state(one.model["History"]).at == NOW - 1e6
 
 
-class Store(dict):
-    get_bytes = dict.get
-    set_bytes = dict.__setitem__
-    delete = dict.__delitem__
-
-
 def test_a_key_of_a_topic_continues_after_a_failure():
-    once, state = service(), Store()
-    workers = KeyedRankers(service, every=7)
-    for offset, request in enumerate(rounds(20, delay=3)):
-        answer(once, request)
-        event = json.dumps(request).encode()
-        workers.event(event, b"shop", state, "events", 0, offset)
-        if offset in (5, 11, 26):
-            workers = KeyedRankers(service, every=7)
-            workers.event(event, b"shop", state, "events", 0, offset)  # It comes a second time.
-    assert to_bytes(workers._services[b"shop"].service.model) == to_bytes(once.model)
+    by_workers, at_once = of_failing_workers(service, rounds(20, delay=3), after=(5, 11, 26))
+    assert by_workers == at_once

@@ -8,13 +8,13 @@ import pytest
 
 from online_rank import AdditiveRanker, Tastes
 from online_rank.base.schema import declared_state
-from online_rank.distributed.keyed import KeyedRankers
 from online_rank.serving import FeedbackPlan, RankingService
 from online_rank.serving.durable import DurableService
 from online_rank.serving.forgetting import forget
 from online_rank.serving.messages import Forget
 from online_rank.serving.reading import remembered_in
 from online_rank.storage.files import from_bytes, to_bytes
+from tests.serving.topics import of_failing_workers
 
 K, M = 3, 5
 LABEL = 'of the query: ["user", "embedding", 50.0]'
@@ -108,24 +108,9 @@ def test_the_journal_and_files_reproduce_tastes_to_the_bit(tmp_path, window):
     kept.close()
 
 
-class State(dict):
-    """The state of a key of a topic."""
-
-    get_bytes = dict.get
-    set_bytes = dict.__setitem__
-    delete = dict.__delitem__
-
-
 def test_tastes_of_a_topic_continue_after_a_failure():
-    once, state, workers = service(), State(), KeyedRankers(service, every=7)
-    for offset, request in enumerate(rounds(14)):
-        answer(once, request)
-        event = json.dumps(request).encode()
-        workers.event(event, b"shop", state, "events", 0, offset)
-        if offset in (5, 11, 20):
-            workers = KeyedRankers(service, every=7)
-            workers.event(event, b"shop", state, "events", 0, offset)  # It comes a second time.
-    assert to_bytes(workers.service(b"shop", state).model) == to_bytes(once.model)
+    by_workers, at_once = of_failing_workers(service, rounds(14), after=(5, 11, 20))
+    assert by_workers == at_once
 
 
 def test_a_user_is_forgotten():

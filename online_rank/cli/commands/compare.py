@@ -6,7 +6,7 @@ import typer
 
 from online_rank.cli.declaring import refuse_others
 from online_rank.cli.options import Files, Json, Measure, OfChance, refuse_without_clicks
-from online_rank.cli.reading import Reading, warned_on_stderr
+from online_rank.cli.reading import ToCompare, warned_on_stderr
 
 #: What applies to a log of clicks.
 _WITH_CLICKS = {
@@ -20,7 +20,7 @@ def compare(
     a: Annotated[str, typer.Argument(metavar="A", help="A model that [bold]train --save[/bold] wrote.")],
     b: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
     files: Files,
-    reading: Annotated[Reading, (*Reading._fields[:6], "event_time")],
+    reading: ToCompare,
     log: OfChance,
     measure: Measure = "ndcg@10",
     json: Json = False,

@@ -14,7 +14,7 @@ _CAP = "Lists that count for one {}, the first ones; COLUMN={} without it."
 
 def grades(
     files: Files,
-    log: Annotated[Clicks, [name for name in Clicks._fields[1:] if name not in ("propensity", "shown_on")]],
+    log: Annotated[Clicks, [name for name in Clicks._fields if name not in ("clicks", "propensity", "shown_on")]],
     reading: Annotated[Reading, ("query", "document", "dry_run", "skip_bad", "event_time", "exclude")],
     row: Annotated[
         Row | None,
