@@ -219,8 +219,8 @@ class QueryStep(base.Estimator):
         """How many numbers the largest array has that it makes of a query of this size."""
         return 0 if self.abilities.takes_sparse else n_documents * n_features
 
-    def _fork(self) -> None:
-        """Prepare to learn one part of a stream while copies learn the other parts (`online_rank.distributed.fork`)."""
+    def _fork(self, number: int) -> None:
+        """Prepare to learn part `number` of a stream while copies learn the others (`online_rank.distributed.fork`)."""
 
     def _mix(self, shards: Sequence[Any], base: Any) -> None:
         """Combine the state of `shards` into this step, a copy of `base`: the state of each shard before it learned its part.

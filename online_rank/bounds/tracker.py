@@ -385,6 +385,9 @@ class LossTracker(NestedRanker):
     def _added(self, n_new: int) -> int:
         return super()._added(n_new) + n_new * len(self._shift)
 
+    def _fork(self, number: int) -> None:
+        self._learner._fork(number)
+
     def _mix(self, shards: Sequence[Any], base: Any) -> None:
         mix(self, shards, base)
 

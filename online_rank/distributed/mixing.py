@@ -12,6 +12,7 @@ import copy
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from online_rank import arguments
 from online_rank.base import abilities_of, steps_of
 from online_rank.base.step import QueryStep
 from online_rank.evaluate import progressive
@@ -20,27 +21,30 @@ from online_rank.storage.files import from_bytes, to_bytes
 from online_rank.storage.tree import settings_of
 
 
-def fork(base: Any) -> Any:
+def fork(base: Any, number: int = 0) -> Any:
     """A copy of a model that learns one part of a stream, to be mixed with copies that learn other parts.
 
     It learns and ranks as the model would; a `StreamScaler` keeps the statistics of the shard separately, so that `mix` counts
-    the statistics of the model once.
+    the statistics of the model once. Copies with different numbers grow their trees from different columns and queries.
 
     Parameters
     ----------
     base
         A ranker, or a pipeline that ends in one. It is not changed.
+    number
+        Which of the copies this is, from 0. Number 0 draws as the model would.
 
     Raises
     ------
     TypeError, ValueError
-        A step of the model has no rule for mixing; the message names it.
+        A step of the model has no rule for mixing; the message names it. Or `number` is no integer from 0 on.
     """
+    arguments.integer("number", number, 0)
     require_mixable(base)
     shard = copy.deepcopy(base)
     for step in steps_of(shard):
         if abilities_of(step).learns:
-            step._fork()
+            step._fork(number)
     return shard
 
 

@@ -582,7 +582,7 @@ class StreamQuantileMap(ColumnTransformer):
         if self._cursor < self._n_features:
             self._join(self._n_features)
 
-    def _fork(self) -> None:
+    def _fork(self, number: int) -> None:
         mixing.fork(self)
 
     def arranged(self, order: np.ndarray) -> "StreamQuantileMap":

@@ -93,7 +93,7 @@ class StreamScaler(ColumnTransformer):
         if self._own is not None:
             self._own = with_zeros(self._own, n_new, axis=1)
 
-    def _fork(self) -> None:
+    def _fork(self, number: int) -> None:
         self._own = np.zeros((2, self._n_features))
         self._count_before = self._count
 

@@ -609,10 +609,12 @@ class AdditiveRanker(CurvedRanker):
             require_in_array(self.signs, self._n_features)
         self._signs = signs_of_columns(self.signs or {}, own_names(self))
 
-    def _fork(self) -> None:
+    def _fork(self, number: int) -> None:
         for part in self._parts:
             if part is not self._vectors:
-                part._fork()
+                part._fork(number)
+        if self._trees is not None:
+            self._trees.fork(number)
 
     def _mix(self, shards: Sequence[Any], base: Any) -> None:
         mix(self, shards, base)

@@ -30,6 +30,8 @@ MIXTURES = np.array(
 )
 #: By how much trees fade with each new one.
 KEEP = 0.99
+#: Shard k numbers its trees from k times this on: the number of a tree decides what it draws.
+OF_SHARD = 1 << 32
 #: Places of the members' scales among the numbers of the blend.
 SCALES = slice(beside.SCALES, beside.FACTOR)
 _PRIOR = np.array([0.5, *[0.5 / 6.0] * 6])
@@ -126,7 +128,7 @@ class GrowingTrees(base.Base):
     @property
     def n_grown(self) -> int:
         """How many trees have grown."""
-        return int(self._integers[window.N_GROWN])
+        return int(self._integers[window.N_GROWN]) % OF_SHARD
 
     @property
     def n_served(self) -> int:
@@ -260,6 +262,11 @@ class GrowingTrees(base.Base):
         self._numbers = np.append(self._numbers, np.zeros(n))
         if bins.shape[1] > most_documents(d + n):
             self._rearrange(most_documents(d + n), len(self._queries))
+
+    def fork(self, number: int) -> None:
+        """From now on draw other columns and queries than shards with other numbers do."""
+        self._trees[:, leaves.BORN] %= OF_SHARD
+        self._integers[window.N_GROWN] = self.n_grown + number * OF_SHARD
 
     def keep_only(self, kept: np.ndarray) -> None:
         """Keep only some features, in ascending order: nodes that split by another one send all documents left."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from online_rank._kernels import beside, hedge, leaves, splitting, window
-from online_rank.rankers.growing_trees import KEEP, GrowingTrees, most_documents, most_trees
+from online_rank.rankers.growing_trees import KEEP, OF_SHARD, GrowingTrees, most_documents, most_trees
 
 
 def mix_trees(learned: Sequence[GrowingTrees], base: GrowingTrees, trees: int, first_query: int) -> GrowingTrees:
@@ -35,10 +35,14 @@ def mix_trees(learned: Sequence[GrowingTrees], base: GrowingTrees, trees: int, f
     return made
 
 
+def _places(one: GrowingTrees) -> dict[int, int]:
+    """The place of each tree, by its number within its shard."""
+    return {int(born) % OF_SHARD: k for k, born in enumerate(one.growth.trees[: one.n_trees, leaves.BORN])}
+
+
 def _shared(learned: Sequence[GrowingTrees], base: GrowingTrees) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Splits and leaves of the trees of the base that all machines still have, the oldest first."""
-    places = [{int(born): k for k, born in enumerate(one.growth.trees[: one.n_trees, leaves.BORN])} for one in learned]
-    before = {int(born): k for k, born in enumerate(base.growth.trees[: base.n_trees, leaves.BORN])}
+    places, before = [_places(one) for one in learned], _places(base)
     faded = KEEP ** np.array([[one.n_grown - base.n_grown] for one in learned], dtype=np.float64)
     for born in sorted(before):
         if all(born in own for own in places):
@@ -52,7 +56,7 @@ def _shared(learned: Sequence[GrowingTrees], base: GrowingTrees) -> Iterator[tup
 
 def _grown(learned: Sequence[GrowingTrees], first: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Splits and leaves of the trees from number `first` on, the oldest first, in turn from each machine."""
-    places = [(int(one.growth.trees[k, leaves.BORN]), i, k) for i, one in enumerate(learned) for k in range(one.n_trees)]
+    places = [(born, i, k) for i, one in enumerate(learned) for born, k in _places(one).items()]
     for born, i, k in sorted(places):
         if born >= first:
             tree = learned[i].growth.trees[k].copy()

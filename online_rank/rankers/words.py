@@ -131,7 +131,7 @@ class Words(base.Base):
         self._index = np.zeros(_size_of_index(len(self._keys)), dtype=np.int32)
         kernels.build(self._index, self._keys, self.n_words)
 
-    def _fork(self) -> None:
+    def _fork(self, number: int) -> None:
         """Nothing is shared by copies."""
 
     def rows_of(self, keys: np.ndarray) -> np.ndarray:

@@ -373,6 +373,12 @@ def test_a_tracker_is_certified_by_the_bound_for_several_machines(tmp_path):
     assert [check.name for check in certificate.bounds] == ["mass_hindsight_bound", "mixing_data_bound", "mixing_bound"]
 
 
+def test_each_learner_draws_by_its_number(tmp_path):
+    both = [learner(tmp_path, number, model=AdditiveRanker()) for number in range(K)]
+    assert [to_bytes(one.model) for one in both] == [to_bytes(fork(AdditiveRanker(), number)) for number in range(K)]
+    assert to_bytes(both[0].model) != to_bytes(both[1].model)
+
+
 @pytest.mark.slow
 def test_the_default_learns_in_rounds(tmp_path):
     with warnings.catch_warnings():

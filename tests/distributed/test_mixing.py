@@ -128,6 +128,12 @@ def test_a_fork_learns_as_the_model_would():
     assert shard["LossTracker"].totals._replace(served_loss=0) == alone["LossTracker"].totals._replace(served_loss=0)
 
 
+@pytest.mark.parametrize("number", [-1, 1.5])
+def test_a_fork_has_a_number_from_0_on(number):
+    with pytest.raises((TypeError, ValueError), match="number"):
+        fork(PerceptronRanker(), number)
+
+
 def test_one_machine_is_the_model_itself():
     queries = linear_queries(20)
     one = trained(StreamScaler() | PerceptronRanker(), [[queries[:10]], [queries[10:]]])

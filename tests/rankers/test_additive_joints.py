@@ -495,6 +495,16 @@ def test_sparse_machines_and_trackers_are_mixed():
     assert tracker.totals.loss == pytest.approx(tracker.learner.account.served)
 
 
+def test_a_tracker_around_the_default_is_mixed_in_every_round():
+    """The second round raised: "StreamQuantileMap of models[0] did not begin as a fork of base"."""
+    parts, base = [list(documents(10, seed=k)) for k in range(2)], LossTracker(AdditiveRanker())
+    for n_rounds in (1, 2):
+        base = mix([taught(fork(base), part) for part in parts], base)
+        assert base.totals.n_rounds == base.learner.n_queries == 20 * n_rounds
+        n_documents = n_rounds * sum(len(x) for part in parts for x, _ in part)
+        assert declared_state(base.learner).front.n_documents == n_documents
+
+
 def test_rows_of_scipy_stay_linear():
     model, rng = AdditiveRanker(), np.random.default_rng(0)
     for _ in range(3):

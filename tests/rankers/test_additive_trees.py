@@ -383,6 +383,62 @@ def test_one_machine_keeps_its_trees():
     np.testing.assert_allclose(mixed.growth.trees[: mixed.n_trees, : leaves.BORN], own.growth.trees[order, : leaves.BORN])
 
 
+def columns_of(model):
+    """The columns that the growing tree may split by, and the first features of the trees."""
+    growth = trees_of(model).growth
+    chosen = growth.integers[splitting.CHOSEN :][: growth.integers[splitting.COLUMNS]]
+    return chosen.tolist(), growth.splits[: trees_of(model).n_trees, 0].tolist()
+
+
+def test_shards_with_different_numbers_grow_different_trees(tmp_path):
+    """Shards drew the same columns and queries, so K machines grew K times nearly the same trees."""
+    base, stream = AdditiveRanker(), list(queries(24, d=40))
+    shards = [fork(base, number) for number in (0, 1, 2, 1)]
+    for X, y in stream:
+        for one in (base, *shards):
+            one.learn_one(X, y)
+    assert columns_of(shards[0]) == columns_of(base)  # One machine alone draws as before.
+    assert len({str(columns_of(one)) for one in shards}) == 3
+    assert to_bytes(shards[1]) == to_bytes(shards[3])
+    save(shards[1], tmp_path / "shard")
+    assert columns_of(load(tmp_path / "shard")) == columns_of(shards[1])
+
+
+def test_after_a_mix_trees_are_numbered_as_on_one_machine():
+    base = taught(20)
+    shards = [fork(base, number) for number in range(3)]
+    for i, shard in enumerate(shards):
+        for X, y in queries(10, seed=20 + i):
+            shard.learn_one(X, y)
+    mixed = trees_of(mix(shards, base))
+    assert mixed.n_grown == trees_of(base).n_grown + sum(trees_of(one).n_grown - trees_of(base).n_grown for one in shards)
+    born = mixed.growth.trees[: mixed.n_trees, leaves.BORN]
+    assert born.tolist() == list(range(mixed.n_grown - mixed.n_trees, mixed.n_grown))
+    # A copy of a copy is numbered by the last number.
+    again = trees_of(fork(shards[2], 1))
+    assert again.n_grown == trees_of(shards[2]).n_grown
+    assert again.growth.trees[:, leaves.BORN].max() < again.n_grown
+
+
+def test_mixing_equal_trees_keeps_them_and_the_order_of_machines_hardly_matters():
+    base = taught(20)
+    idle, before = trees_of(mix([fork(base, number) for number in range(3)], base)), trees_of(base)
+    np.testing.assert_allclose(idle.growth.trees[: idle.n_trees], before.growth.trees[: before.n_trees], rtol=1e-12)
+    np.testing.assert_array_equal(idle.growth.splits[: idle.n_trees], before.growth.splits[: before.n_trees])
+    np.testing.assert_allclose(idle.blend, before.blend, rtol=1e-12)
+    np.testing.assert_array_equal(idle.window.queries[:20, window.SIZE :], before.window.queries[:20, window.SIZE :])
+    shards = [fork(base, number) for number in range(3)]
+    for i, shard in enumerate(shards):
+        for X, y in queries(4, seed=20 + i):
+            shard.learn_one(X, y)
+    # All trees together are fewer than the most. Maps of features keep other samples, so scores differ a little.
+    one, other = mix(shards, base), mix(shards[::-1], base)
+    values = [np.sort(trees_of(each).growth.trees[: trees_of(each).n_trees, : leaves.BORN], axis=0) for each in (one, other)]
+    np.testing.assert_allclose(*values, rtol=1e-9, atol=1e-12)
+    X, _ = next(queries(1, seed=9))
+    assert np.corrcoef(one.predict_one(X), other.predict_one(X))[0, 1] > 0.999
+
+
 def test_an_emptied_window_holds_no_query_and_fills_again(served):
     model = copy.deepcopy(served)
     scores = model.predict_one(next(queries(1, seed=9))[0])
