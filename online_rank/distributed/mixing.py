@@ -123,7 +123,7 @@ def require_mixable(model: Any) -> None:
             step.clone()._mix([step.clone()], step.clone())
 
 
-def learn_shard(content: bytes, part: Iterable[tuple], *, measure: str | None = None) -> bytes:
+def learn_shard(content: bytes, part: Iterable[tuple], *, number: int = 0, measure: str | None = None) -> bytes:
     """One machine's work in a round: learn one part of the stream, from bytes to bytes.
 
     It needs no engine: Spark, a pool of processes, a queue or a loop may call it, in any process that can read the part. The
@@ -135,6 +135,8 @@ def learn_shard(content: bytes, part: Iterable[tuple], *, measure: str | None = 
         The base, as `to_bytes` gives it.
     part
         Queries (x, y), such as an entry of `online_rank.stream.parts`.
+    number
+        Which part of the round this is, from 0 (see `fork`).
     measure
         The measure of each ranking before its query is learned, such as `"ndcg@10"`; None: queries are learned without being
         ranked first.
@@ -144,7 +146,8 @@ def learn_shard(content: bytes, part: Iterable[tuple], *, measure: str | None = 
     Bytes that `from_bytes` reads as a dict: `"model"`, which has learned the part; its figures `"queries"`, `"documents"`,
     `"loss"`, `"mistakes"` and `"skipped"`; and `"measured"`, the sum of the measure over `"counted"` queries.
     """
-    model, figures = fork(from_bytes(content)), dict.fromkeys(("queries", "documents", "loss", "mistakes", "skipped"), 0.0)
+    model = fork(from_bytes(content), number)
+    figures = dict.fromkeys(("queries", "documents", "loss", "mistakes", "skipped"), 0.0)
     measured, counted = 0.0, 0
     if measure is None:
         for x, y in part:

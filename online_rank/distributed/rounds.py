@@ -20,8 +20,8 @@ from online_rank.support.progress import progress
 
 _SUMS = ("queries", "documents", "loss", "mistakes", "skipped", "measured", "counted")
 
-#: What an engine has to give: as the built-in `map`, it calls a function with each part, on any machine, and gives the answers
-#: in the order of the parts. Functions and parts can be pickled.
+#: What an engine has to give: as the built-in `map`, it calls a function with each item, on any machine, and gives the answers
+#: in the order of the items. An item is the number of a part in its round, and the part. Functions and items can be pickled.
 Map = Callable[[Callable[[Any], bytes], Sequence[Any]], Iterable[bytes]]
 
 
@@ -197,7 +197,7 @@ def learn_rounds(
                 continue
             content = to_bytes(model)
             answers = []
-            for answer in run(partial(learn_shard, content, measure=measure), parts):
+            for answer in run(partial(_learn_numbered, content, measure=measure), [*enumerate(parts)]):
                 answers.append(answer)
                 show(before - len(parts) + len(answers))
             reports = [from_bytes(answer) for answer in answers]
@@ -218,6 +218,11 @@ def learn_rounds(
         bytes_sent=sent,
         elapsed=time.perf_counter() - start,
     )
+
+
+def _learn_numbered(content: bytes, numbered: tuple[int, Any], *, measure: str | None) -> bytes:
+    number, part = numbered
+    return learn_shard(content, part, number=number, measure=measure)
 
 
 def _require_measure(measure: str | None) -> None:

@@ -142,9 +142,11 @@ def train(
     with rows.packed() as packed:
         reading["features"] = read(_Batches(rows.first(packed)), **reading).plan.features
 
-        def run(learn: Callable[[Any], bytes], parts: Sequence[_Part]) -> list[bytes]:
+        def run(learn: Callable[[Any], bytes], numbered: Sequence[tuple[int, _Part]]) -> list[bytes]:
             worker = _Worker(learn, reading)
-            answers = _of_round(packed, parts[0].round).mapInArrow(worker, "shard int, answer binary, failed boolean").collect()
+            answers = (
+                _of_round(packed, numbered[0][1].round).mapInArrow(worker, "shard int, answer binary, failed boolean").collect()
+            )
             for answer in answers:
                 if answer.failed:
                     raise pickle.loads(answer.answer)
@@ -245,7 +247,7 @@ class _Worker:
 
         for shard, table in _unpacked(batches, self.reading["query"]):
             try:
-                answer, failed = self.learn(read(_Batches(iter(table.to_batches())), **self.reading)), False
+                answer, failed = self.learn((shard, read(_Batches(iter(table.to_batches())), **self.reading))), False
             except (TypeError, ValueError) as error:
                 answer, failed = pickle.dumps(error), True
             yield pa.RecordBatch.from_pydict({"shard": pa.array([shard], pa.int32()), "answer": [answer], "failed": [failed]})

@@ -30,5 +30,6 @@ class KilledOnce:
     learn: Callable[[Any], bytes]
     mark: str
 
-    def __call__(self, part: Any) -> bytes:
-        return self.learn(Deadly(part, self.mark))
+    def __call__(self, numbered: tuple[int, Any]) -> bytes:
+        number, part = numbered
+        return self.learn((number, Deadly(part, self.mark)))

@@ -38,6 +38,19 @@ def test_rounds_are_forks_that_learn_and_are_mixed():
     assert to_bytes(silent) == to_bytes(taught)
 
 
+def test_parts_of_a_round_have_numbers_so_that_their_trees_differ():
+    taught, content = AdditiveRanker(), to_bytes(AdditiveRanker())
+    parts = [QUERIES[:30], QUERIES[30:]]
+    learn_rounds(taught, [parts])
+
+    def mixed(numbers):
+        learned = [learn_shard(content, part, number=number) for part, number in zip(parts, numbers, strict=True)]
+        return to_bytes(mix([from_bytes(one)["model"] for one in learned], AdditiveRanker()))
+
+    assert to_bytes(taught) == mixed([0, 1])
+    assert to_bytes(taught) != mixed([0, 0])
+
+
 class Killed(Exception):
     pass
 
@@ -98,10 +111,10 @@ def test_a_tracker_certifies_what_all_machines_learned():
 
 
 def test_rounds_that_began_with_an_earlier_version_continue_as_they_began(tmp_path):
-    def one_round(learn, parts):
-        if parts is not ROUNDS[0]:
+    def one_round(learn, numbered):
+        if numbered[0][1] is not ROUNDS[0][0]:
             raise Killed
-        return map(learn, parts)
+        return map(learn, numbered)
 
     whole, began, now = AdditiveRanker(trees=0), AdditiveRanker(trees=0), AdditiveRanker()
     learn_rounds(whole, ROUNDS[:2])
