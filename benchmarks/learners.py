@@ -55,7 +55,7 @@ def served(make: Callable[[], Any], queries: Sequence[Query], K: int, period: in
     model, found = make(), []
     for first in range(0, len(queries), period):
         chunk = queries[first : first + period]
-        shards = [fork(model, k) for k in range(min(K, len(chunk)))] if period > 1 else [model]
+        shards = [fork(model, number=k) for k in range(min(K, len(chunk)))] if period > 1 else [model]
         found += [ndcg(model, X, y) for X, y in chunk]
         for number, (X, y) in enumerate(chunk):
             shards[number % len(shards)].learn_one(X, y)

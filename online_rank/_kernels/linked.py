@@ -107,9 +107,19 @@ class _Lower(Lower):
         signature, values = self.fndesc.calltypes[expr], []
         for each, kind, wanted in zip(operands, kinds, signature.args, strict=True):
             values.append(self.context.cast(self.builder, self.loadvar(each.name), kind, wanted))
-        function = self.context.typing_context.resolve_value_type(op)
-        result = self.context.get_function(function, signature)(self.builder, values)
+        result = self._function_of(op, signature)(self.builder, values)
         return self.context.cast(self.builder, result, signature.return_type, resty)
+
+    def _function_of(self, op: Any, signature: Any) -> Any:
+        """What computes an operator of numbers."""
+        typing = self.context.typing_context
+        function = typing.resolve_value_type(op)
+        try:
+            return self.context.get_function(function, signature)
+        except KeyError:
+            # Where numba has registered functions since this kernel got its types, it has a new object for the operator.
+            function.get_call_type(typing, signature.args, {})
+            return self.context.get_function(function, signature)
 
     def _place(self, array_var: Any, index_var: Any, kinds: Any) -> Any:
         """The address of an element; None if the array is not a plain one of numbers, or the index is not for one element."""

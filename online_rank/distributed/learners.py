@@ -219,7 +219,7 @@ class Learner:
 
     def _begin(self, found: Mix) -> None:
         """Begin the round after a mix."""
-        self.served, self.model = found, fork(found.model, self.number)
+        self.served, self.model = found, fork(found.model, number=self.number)
         self.offsets, self._n_learned = dict(found.offsets), 0
         self._began = time.monotonic()
         for name in self._exchange.names():

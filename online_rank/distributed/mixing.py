@@ -21,7 +21,7 @@ from online_rank.storage.files import from_bytes, to_bytes
 from online_rank.storage.tree import settings_of
 
 
-def fork(base: Any, number: int = 0) -> Any:
+def fork(base: Any, *, number: int = 0) -> Any:
     """A copy of a model that learns one part of a stream, to be mixed with copies that learn other parts.
 
     It learns and ranks as the model would; a `StreamScaler` keeps the statistics of the shard separately, so that `mix` counts
@@ -146,7 +146,7 @@ def learn_shard(content: bytes, part: Iterable[tuple], *, number: int = 0, measu
     Bytes that `from_bytes` reads as a dict: `"model"`, which has learned the part; its figures `"queries"`, `"documents"`,
     `"loss"`, `"mistakes"` and `"skipped"`; and `"measured"`, the sum of the measure over `"counted"` queries.
     """
-    model = fork(from_bytes(content), number)
+    model = fork(from_bytes(content), number=number)
     figures = dict.fromkeys(("queries", "documents", "loss", "mistakes", "skipped"), 0.0)
     measured, counted = 0.0, 0
     if measure is None:

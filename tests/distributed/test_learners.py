@@ -375,7 +375,7 @@ def test_a_tracker_is_certified_by_the_bound_for_several_machines(tmp_path):
 
 def test_each_learner_draws_by_its_number(tmp_path):
     both = [learner(tmp_path, number, model=AdditiveRanker()) for number in range(K)]
-    assert [to_bytes(one.model) for one in both] == [to_bytes(fork(AdditiveRanker(), number)) for number in range(K)]
+    assert [to_bytes(one.model) for one in both] == [to_bytes(fork(AdditiveRanker(), number=number)) for number in range(K)]
     assert to_bytes(both[0].model) != to_bytes(both[1].model)
 
 

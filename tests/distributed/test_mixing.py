@@ -131,7 +131,7 @@ def test_a_fork_learns_as_the_model_would():
 @pytest.mark.parametrize("number", [-1, 1.5])
 def test_a_fork_has_a_number_from_0_on(number):
     with pytest.raises((TypeError, ValueError), match="number"):
-        fork(PerceptronRanker(), number)
+        fork(PerceptronRanker(), number=number)
 
 
 def test_one_machine_is_the_model_itself():

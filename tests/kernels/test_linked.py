@@ -2,6 +2,7 @@
 
 import gc
 import importlib
+import operator
 import sys
 
 import numba
@@ -144,3 +145,19 @@ def test_garbage_is_collected_as_before_once_a_kernel_is_compiled(module):
     before = gc.get_threshold()
     assert module().total(np.array([1.0])) == 2.0
     assert gc.get_threshold() == before
+
+
+@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="needs numba")
+def test_operators_are_found_where_functions_were_registered_since_types_were_found(module, monkeypatch):
+    """A KeyError (float64, float64): numba then has a new object for the operator, which has not met these types."""
+    from online_rank._kernels import linked
+
+    lower = linked._Lowering.run_pass
+
+    def later(self, state):
+        numba.extending.overload(operator.mul)(lambda a, b: None)
+        state.typingctx.refresh()
+        return lower(self, state)
+
+    monkeypatch.setattr(linked._Lowering, "run_pass", later)
+    assert module().total(np.array([1.0, 2.0])) == 6.0

@@ -393,7 +393,7 @@ def columns_of(model):
 def test_shards_with_different_numbers_grow_different_trees(tmp_path):
     """Shards drew the same columns and queries, so K machines grew K times nearly the same trees."""
     base, stream = AdditiveRanker(), list(queries(24, d=40))
-    shards = [fork(base, number) for number in (0, 1, 2, 1)]
+    shards = [fork(base, number=number) for number in (0, 1, 2, 1)]
     for X, y in stream:
         for one in (base, *shards):
             one.learn_one(X, y)
@@ -406,7 +406,7 @@ def test_shards_with_different_numbers_grow_different_trees(tmp_path):
 
 def test_after_a_mix_trees_are_numbered_as_on_one_machine():
     base = taught(20)
-    shards = [fork(base, number) for number in range(3)]
+    shards = [fork(base, number=number) for number in range(3)]
     for i, shard in enumerate(shards):
         for X, y in queries(10, seed=20 + i):
             shard.learn_one(X, y)
@@ -415,19 +415,19 @@ def test_after_a_mix_trees_are_numbered_as_on_one_machine():
     born = mixed.growth.trees[: mixed.n_trees, leaves.BORN]
     assert born.tolist() == list(range(mixed.n_grown - mixed.n_trees, mixed.n_grown))
     # A copy of a copy is numbered by the last number.
-    again = trees_of(fork(shards[2], 1))
+    again = trees_of(fork(shards[2], number=1))
     assert again.n_grown == trees_of(shards[2]).n_grown
     assert again.growth.trees[:, leaves.BORN].max() < again.n_grown
 
 
 def test_mixing_equal_trees_keeps_them_and_the_order_of_machines_hardly_matters():
     base = taught(20)
-    idle, before = trees_of(mix([fork(base, number) for number in range(3)], base)), trees_of(base)
+    idle, before = trees_of(mix([fork(base, number=number) for number in range(3)], base)), trees_of(base)
     np.testing.assert_allclose(idle.growth.trees[: idle.n_trees], before.growth.trees[: before.n_trees], rtol=1e-12)
     np.testing.assert_array_equal(idle.growth.splits[: idle.n_trees], before.growth.splits[: before.n_trees])
     np.testing.assert_allclose(idle.blend, before.blend, rtol=1e-12)
     np.testing.assert_array_equal(idle.window.queries[:20, window.SIZE :], before.window.queries[:20, window.SIZE :])
-    shards = [fork(base, number) for number in range(3)]
+    shards = [fork(base, number=number) for number in range(3)]
     for i, shard in enumerate(shards):
         for X, y in queries(4, seed=20 + i):
             shard.learn_one(X, y)
