@@ -229,7 +229,7 @@ def _reason(model: Any, kind: str) -> str:
         return f"it is one of {KINDS[kind]}, and {reason_of_kind(kind)}"
     *transformers, ranker = serving_steps(model)
     names = [type(step).__name__ for step in transformers if _needs_query(step)]
-    if not names and getattr(ranker, "relative", False) and getattr(ranker, "rankers", None) is None:
+    if not names and getattr(ranker, "relative", False):
         return (
             f"{type(ranker).__name__} scores documents relative to their query, and the target sees one document at a time; "
             "relative=False does not (in the shell: train --for)"

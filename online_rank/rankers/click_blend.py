@@ -123,6 +123,8 @@ class ClickBlendRanker(BlendRanker):
             ClickTrees(examination=known, shown_on=shown_on, seed=seed),
         ]
         super().__init__(learners, measure=measure, seed=seed)
+        # Its learners follow from its own settings.
+        self.rankers = []
 
     def _abilities(self) -> Abilities:
         return Abilities(

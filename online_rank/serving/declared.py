@@ -7,11 +7,13 @@ from msgspec import UNSET
 
 from online_rank.base import ranker_of
 from online_rank.base.forgetting import parts_of
-from online_rank.preprocessing._keys import DOCUMENT
 from online_rank.preprocessing.crosses import CrossFeatures
 from online_rank.preprocessing.history import History
 from online_rank.query.columns import Columns
 from online_rank.rankers.fixed import FixedRanker
+
+#: What `History` calls the id of a document.
+DOCUMENT = "document"
 
 
 class Declared(NamedTuple):

@@ -11,11 +11,11 @@ from online_rank.base.forgetting import forget_names, parts_of
 from online_rank.base.transformer import QueryTransformer
 from online_rank.base.undo import all_or_nothing
 from online_rank.preprocessing._keyed import keyed_steps
-from online_rank.preprocessing._keys import DOCUMENT
 from online_rank.preprocessing.crosses import CrossFeatures, suffix_of
 from online_rank.query import Runs
 from online_rank.rankers.growing_trees import GrowingTrees
 from online_rank.rankers.worded import without_entry
+from online_rank.serving.declared import DOCUMENT
 from online_rank.serving.messages import BINARY_BEGINS, Forget
 from online_rank.serving.protocol import RankingService
 from online_rank.serving.reading import GIVERS, evidence_key, read, request_of

@@ -160,7 +160,7 @@ def test_postgresql_is_exact(taught):
     if postgresql.programs() is None:
         pytest.skip("no PostgreSQL here")
     with postgresql.server() as empty:
-        for name in ("additive", "blend, relative=False", "few levels"):
+        for name in ("additive", "clicks, relative=False", "few levels"):
             model = taught(name)
             text = export(model, "postgresql")
             for documents, _ in shop(2, seed=1):
@@ -181,7 +181,7 @@ def judged(model, to, queries, folder):
 
 
 @pytest.mark.parametrize("to", TREES)
-@pytest.mark.parametrize("name", ["additive, relative=False", pytest.param("blend, relative=False", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["additive, relative=False", pytest.param("clicks, relative=False", marks=pytest.mark.slow)])
 def test_trees_rank_as_curves_do(name, to, taught, tmp_path):
     available(to)
     own, theirs, first = judged(taught(name, positive=True), to, list(shop(25, seed=1, positive=True)), tmp_path)
