@@ -18,7 +18,7 @@ from online_rank.limits import MAX_REQUEST_DEPTH
 from online_rank.query.columns import Columns
 from online_rank.serving.clock import CLOCK
 from online_rank.serving.kinds import EXAMPLES
-from online_rank.serving.messages import BINARY_BEGINS, IN_COLUMNS, Command, DocsWithoutNull, Id, Message, Query
+from online_rank.serving.messages import BINARY_BEGINS, IN_COLUMNS, Command, DocsWithoutNull, Id, Message, Query, Rank
 from online_rank.serving.vectors import documents_of, width_of
 
 _COLON = ord(":")
@@ -96,6 +96,15 @@ def read(request: bytes) -> Message | Command:
     if kind is None:
         raise _of_no_kind(fields, fields.get("id"))
     return kind(**fields)
+
+
+def read_to_rank(request: bytes) -> Rank | None:
+    """Decode a request to rank; None for anything else, and for what is no request."""
+    try:
+        message = read(request)
+    except RequestError:
+        return None
+    return message if isinstance(message, Rank) else None
 
 
 def _in_binary(request: bytes) -> dict[str, Any]:
