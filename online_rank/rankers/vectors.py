@@ -15,7 +15,7 @@ from online_rank.base.undo import all_or_nothing
 from online_rank.feedback.policies import Policy, require_policy
 from online_rank.preprocessing.bilinear import ALONE, BilinearLearner, unit_vector
 from online_rank.preprocessing.position_credit import POSITIONS, credit_of_clicks, no_clicks
-from online_rank.query import Block, plain_array, plain_query
+from online_rank.query import Block, plain_grades, plain_vectors
 from online_rank.query.embeddings import as_vector, stacked, without_vectors
 from online_rank.rankers.exploring import BEGUN
 
@@ -165,22 +165,21 @@ class VectorRanker(Ranker):
     #: Learning replaces arrays.
     _changes_in_place = False
 
-    def _plain_vector(self, context: Any, p: int) -> np.ndarray | None:
-        """A view of the vector of a query, if it is a float32 array (p,), and nothing else is in the context."""
-        if not p or type(context) is not dict or len(context) != 1:
+    def _plain_vectors(self, x: Any, context: Any) -> tuple[np.ndarray, np.ndarray] | None:
+        """The vectors of documents and of their query, as `plain_vectors`, if nothing else is in the context."""
+        shape = self._learner.shape
+        if not shape[0] or type(context) is not dict or len(context) != 1:
             return None
-        plain = plain_array(context.get(self.vector), p, ndim=1)
-        return plain if plain is not None and plain.dtype is _FLOAT32 else None
+        return plain_vectors(x, context.get(self.vector), shape)
 
     def _learn_plain(self, x: Any, y: Any, context: Any) -> bool:
         """Learn a query of weight 1 whose arrays need no conversion. Returns false, and changes nothing, for any other."""
-        p, k = self._learner.shape
-        block, vector = plain_query(x, y, k), self._plain_vector(context, p)
-        if block is None or vector is None or block.X.dtype is not _FLOAT32:
+        given = self._plain_vectors(x, context)
+        if given is None or (y := plain_grades(y, len(given[0]))) is None:
             return False
         row = _UNWRITTEN.copy()
         try:
-            learned = self._learner.learn_plain(block.X, vector, block.y, row[0])
+            learned = self._learner.learn_plain(*given, y, row[0])
         except BaseException:
             # An interrupt, before the kernel or after it.
             if row[0, -1] == row[0, -1]:
@@ -193,10 +192,9 @@ class VectorRanker(Ranker):
     def _answer(self, x: Any, context: Any, at: Any) -> tuple[np.ndarray, Block | None]:
         scores = None
         with self._lock:
-            p, k = self._learner.shape
-            X = plain_array(x, k)
-            if X is not None and X.dtype is _FLOAT32 and at is None and (vector := self._plain_vector(context, p)) is not None:
-                scores = self._learner.answer(X, vector)
+            given = self._plain_vectors(x, context) if at is None else None
+            if given is not None:
+                scores = self._learner.answer(*given)
         return super()._answer(x, context, at) if scores is None else (scores, None)
 
     @property
