@@ -203,6 +203,11 @@ def _double_products_and_squares(b: Any, values: Any) -> list[Any]:
     return _products(b, [*rows, w]) + _products(b, [*rows, v]) + _squares(b, rows)
 
 
+def _exact_products(_: Any, values: Any) -> list[Any]:
+    *rows, w = values
+    return [(x, w) for x in rows]
+
+
 def _exact_squares(_: Any, values: Any) -> list[Any]:
     return [(x, x) for x in values]
 
@@ -213,7 +218,7 @@ def _products_and_exact_squares(b: Any, values: Any) -> list[Any]:
 
 def _double_products_and_exact_squares(b: Any, values: Any) -> list[Any]:
     *rows, w, v = values
-    return _products(b, [*rows, w]) + [(x, v) for x in rows] + _exact_squares(b, rows)
+    return _products(b, [*rows, w]) + _exact_products(b, [*rows, v]) + _exact_squares(b, rows)
 
 
 def _squared_difference(b: Any, values: Any) -> list[Any]:
@@ -227,6 +232,7 @@ _sums(primitives.sum_of_squares, 0, 1, 1, _squares)
 _sums(primitives.squared_distance, 0, 2, 1, _squared_difference)
 _sums(primitives.row_dot, 1, 1, 1, _products, in_turn=False)
 _sums(primitives.four_row_dots, 4, 1, 4, _products)
+_sums(primitives.eight_row_dots, 8, 1, 8, _products, _exact_products)
 _sums(primitives.four_row_squares, 4, 0, 4, _squares, _exact_squares)
 _sums(primitives.row_dot_and_square, 1, 1, 2, _products_and_squares, _products_and_exact_squares)
 _sums(primitives.four_row_dots_and_squares, 4, 1, 8, _products_and_squares, _products_and_exact_squares)

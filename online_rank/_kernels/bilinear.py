@@ -73,11 +73,16 @@ def _add_rows(rows, n, factors, scale, t, part):
 
 @leaf
 def _add_terms(left, right, shares, n, q, averaged, t, factors):
-    """t += the product of q and the terms, by their shares in the average or all of them; factors (n,) is workspace."""
-    for r in range(0, n - 3, 4):
-        factors[r], factors[r + 1], factors[r + 2], factors[r + 3] = primitives.four_row_dots(left, r, q)
-    for r in range(n - n % 4, n):
-        factors[r] = primitives.row_dot(left, r, q)
+    """t += the product of q and the terms, by their shares in the average or all of them.
+
+    factors (n + 7,) is workspace.
+    """
+    # Rows beyond n are stored, too.
+    for r in range(0, n, 8):
+        (
+            factors[r], factors[r + 1], factors[r + 2], factors[r + 3], factors[r + 4], factors[r + 5], factors[r + 6],
+            factors[r + 7],
+        ) = primitives.eight_row_dots(left, r, q)  # fmt: skip
     if averaged:
         for r in range(n):
             factors[r] *= shares[r]
@@ -106,15 +111,21 @@ def adapt(q, matrix, average, left, right, shares, numbers, n, averaged, t):
     """
     p, k = matrix.shape
     require(q.shape[0] == p and t.shape[0] == k and left.shape[1] == p and right.shape[1] == k)
-    require(0 <= n <= left.shape[0] and n <= right.shape[0] and n <= shares.shape[0] and numbers.shape[0] == N_NUMBERS)
+    require(
+        left.shape[0] % 8 == 0
+        and 0 <= n <= left.shape[0]
+        and n <= right.shape[0]
+        and n <= shares.shape[0]
+        and numbers.shape[0] == N_NUMBERS
+    )
     kept = numbers[KEPT] if averaged else 0.0
     require(kept == 0.0 or (average.shape[0] == p and average.shape[1] == k))
-    _adapt(q, matrix, average, left, right, shares, kept, n, averaged, t, np.empty(k, dtype=np.float32), np.empty(n))
+    _adapt(q, matrix, average, left, right, shares, kept, n, averaged, t, np.empty(k, dtype=np.float32), np.empty(n + 7))
 
 
 @leaf
 def _adapt(q, matrix, average, left, right, shares, kept, n, averaged, t, part, factors):
-    """The body of `adapt`; part (k,), float32, and factors (n,) are workspace."""
+    """The body of `adapt`; part (k,), float32, and factors (n + 7,) are workspace."""
     t[:] = 0.0
     if kept > 0.0:
         _add_rows(average, q.shape[0], q, kept, t, part)
@@ -130,7 +141,8 @@ def unit(given, q):
     require(q.shape[0] == p)
     length = math.sqrt(primitives.sum_of_squares(given))
     for a in range(p):
-        q[a] = np.float32(given[a] / length) if length > 0.0 else 0.0
+        # As float64: Python would divide as float32.
+        q[a] = np.float32(np.float64(given[a]) / length) if length > 0.0 else 0.0
     return length
 
 
@@ -332,14 +344,21 @@ def learn(
     m, k = D.shape
     p = q.shape[0]
     require(y.shape[0] == m and discounts.shape[0] >= m and n < left.shape[0] and n < right.shape[0] and n < shares.shape[0])
-    require(row.shape[0] == 10 and served.shape[0] in (0, m) and left.shape[1] == p and right.shape[1] == k)
+    require(
+        left.shape[0] % 8 == 0
+        and row.shape[0] == 10
+        and served.shape[0] in (0, m)
+        and left.shape[1] == p
+        and right.shape[1] == k
+    )
     require(numbers.shape[0] == N_NUMBERS and matrix.shape[0] == p and matrix.shape[1] == k)
     factor = factor if numbers[BEGINNING] > 0.0 else 0.0
     require(factor == 0.0 or p == k)
     target, rule = settings(config, discounts)
     return _learn(
         D, q, y, weight, target, rule, matrix, average, left, right, shares, numbers, n, factor, served, row, workspace(m),
-        room_for_pairs(m), np.empty(p + 3 * k + 4 * m + n), np.empty(k, dtype=np.float32),
+        room_for_pairs(m), np.empty(p + 3 * k + 4 * m + n + 7),
+        np.empty(k, dtype=np.float32),
     )  # fmt: skip
 
 

@@ -67,6 +67,11 @@ def four_row_dots(X, i, w):
     return _sums(*(_wide(X[k]) * _wide(w) for k in range(i, i + 4)))
 
 
+def eight_row_dots(X, i, w):
+    """X_i . w and the same of the next seven rows. If X is float32, w has float32 numbers."""
+    return _sums(*(_wide(X[k]) * _wide(w) for k in range(i, i + 8)))
+
+
 def four_row_squares(X, i):
     """||X_i||^2 and the same of the next three rows."""
     return _sums(*(_wide(X[k]) * _wide(X[k]) for k in range(i, i + 4)))

@@ -1,6 +1,9 @@
 """The learner of a matrix between vectors, against explicit products of their numbers."""
 
 import copy
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -64,6 +67,25 @@ def test_any_number_of_documents_is_scored_alike_by_all_kernels(m, k):
     before, after = declared_state(fast), declared_state(served)
     for name in ("left", "right", "numbers"):
         np.testing.assert_array_equal(getattr(before, name), getattr(after, name))
+
+
+@pytest.mark.slow
+def test_plain_python_scales_vectors_alike():
+    code = (
+        "import numpy as np; from online_rank.preprocessing.bilinear import unit_vector;"
+        "print([unit_vector(q).tolist() for q in np.random.default_rng(0).normal(size=(9, 9)).astype(np.float32)])"
+    )
+    printed = [
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "NUMBA_DISABLE_JIT": off},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for off in ("0", "1")
+    ]
+    assert printed[0] == printed[1] != ""
 
 
 def test_an_interrupt_before_the_kernel_changes_nothing(monkeypatch):
