@@ -181,9 +181,9 @@ def plain_vectors(x: Any, q: Any, shape: tuple[int, int]) -> tuple[np.ndarray, n
     if type(x) is not _ARRAY or type(q) is not _ARRAY:
         return None
     x, q = x[...], q[...]
-    lengths = x.shape
-    plain = x.dtype is _FLOAT32 and q.dtype is _FLOAT32 and len(lengths) == 2 and (*q.shape, lengths[1]) == shape
-    return (x, q) if plain and x.flags.c_contiguous and q.flags.c_contiguous else None
+    (p, k), lengths = shape, x.shape
+    fits = x.dtype is _FLOAT32 and q.dtype is _FLOAT32 and len(lengths) == 2 and lengths[1] == k and q.shape == (p,)
+    return (x, q) if fits and x.flags.c_contiguous and q.flags.c_contiguous else None
 
 
 def plain_grades(y: Any, m: int) -> np.ndarray | None:

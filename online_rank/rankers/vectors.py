@@ -175,11 +175,15 @@ class VectorRanker(Ranker):
     def _learn_plain(self, x: Any, y: Any, context: Any) -> bool:
         """Learn a query of weight 1 whose arrays need no conversion. Returns false, and changes nothing, for any other."""
         given = self._plain_vectors(x, context)
-        if given is None or (y := plain_grades(y, len(given[0]))) is None:
+        if given is None:
+            return False
+        D, vector = given
+        grades = plain_grades(y, len(D))
+        if grades is None:
             return False
         row = _UNWRITTEN.copy()
         try:
-            learned = self._learner.learn_plain(*given, y, row[0])
+            learned = self._learner.learn_plain(D, vector, grades, row[0])
         except BaseException:
             # An interrupt, before the kernel or after it.
             if row[0, -1] == row[0, -1]:
