@@ -7,6 +7,7 @@ was killed, ends with the same bits.
 """
 
 import copy
+import gc
 import itertools
 import os
 import pickle
@@ -27,8 +28,15 @@ __all__ = ["train"]
 
 #: Columns that are added: what orders queries, the shard, and a hash of what Arrow cannot sort by.
 _ORDER, _SHARD, _HASH = "online_rank order", "online_rank shard", "online_rank hash"
-#: Rows from which the roles of columns follow, rows by which the rounds are cut, and rows that are packed at once.
-_LOOKED_AT, _CUT_BY, _PACKED_AT_ONCE = 1000, 1_000_000, 1 << 17
+#: Rows from which the roles of columns follow, and rows by which the rounds are cut.
+_LOOKED_AT, _CUT_BY = 1000, 1_000_000
+#: Bytes of a pack, about, and the most that are packed at once. With larger lots the system gives new memory to each, which
+#: costs more than packing.
+_PACK, _PACKED_AT_ONCE = 1 << 18, 1 << 26
+#: Bytes of packs that the JVM gives to a Python worker at once.
+_GIVEN_AT_ONCE = 1 << 22
+#: Where Spark takes the largest size of a batch of Arrow.
+_MAX_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 _INTEGERS = ("byte", "short", "integer", "long")
 _NUMBERS = (*_INTEGERS, "float", "double", "decimal")
 _TIMES = ("timestamp", "timestamp_ntz", "date")
@@ -163,30 +171,47 @@ class _Packer:
         self.names, self.cuts, self.shards = names, np.array(cuts), shards
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        enough = min(_PACKED_AT_ONCE, _PACK * self.n_rounds * self.shards)
         waiting, n = [], 0
         for batch in batches:
             waiting.append(batch)
-            n += batch.num_rows
-            if n >= _PACKED_AT_ONCE:
+            n += batch.nbytes
+            if n >= enough:
                 yield self.packs(waiting)
                 waiting, n = [], 0
-        if n:
+        if waiting:
             yield self.packs(waiting)
 
+    @property
+    def n_rounds(self) -> int:
+        """The number of rounds."""
+        return len(self.cuts) + 1
+
     def packs(self, batches: list[Any]) -> Any:
-        """A row for each shard, with a pack for each round."""
+        """A row for each shard, with a pack for each round: pieces of one buffer."""
         import pyarrow as pa
 
         table = pa.Table.from_batches(batches).rename_columns(self.names)
         rounds = np.searchsorted(self.cuts, table[_ORDER].to_numpy(), side="right")
         parts = rounds * self.shards + table[_SHARD].to_numpy()
         table = table.drop_columns(_SHARD).take(np.argsort(parts, kind="stable"))
-        n_rounds = len(self.cuts) + 1
-        ends = np.cumsum(np.bincount(parts, minlength=n_rounds * self.shards)).tolist()
-        packs = [_pack(table.slice(first, end - first)) for first, end in itertools.pairwise([0, *ends])]
-        columns = [pa.array(packs[k * self.shards : (k + 1) * self.shards], pa.binary()) for k in range(n_rounds)]
+        ends = np.cumsum(np.bincount(parts, minlength=self.n_rounds * self.shards)).tolist()
+        sink, bounds = pa.BufferOutputStream(), [0]
+        for first, end in itertools.pairwise([0, *ends]):
+            if end > first:
+                with pa.ipc.new_stream(sink, table.schema) as stream:
+                    stream.write_table(table.slice(first, end - first))
+            bounds.append(sink.tell())
+        packed = sink.getvalue()
+
+        def column(number: int) -> Any:
+            begin = number * self.shards
+            of = pa.py_buffer(np.array(bounds[begin : begin + self.shards + 1], np.int32))
+            return pa.Array.from_buffers(pa.binary(), self.shards, [None, of, packed])
+
         shards = pa.array(range(self.shards), pa.int32())
-        return pa.RecordBatch.from_arrays([shards, *columns], ["shard", *map(_column, range(n_rounds))])
+        columns = [shards, *map(column, range(self.n_rounds))]
+        return pa.RecordBatch.from_arrays(columns, ["shard", *map(_column, range(self.n_rounds))])
 
 
 def _column(number: int) -> str:
@@ -195,19 +220,7 @@ def _column(number: int) -> str:
 
 def _of_round(packed: Any, number: int) -> Any:
     """The shards and packs of a round."""
-    packs = packed.select("shard", packed[_column(number)].alias("rows"))
-    return packs.where(packs["rows"].isNotNull())
-
-
-def _pack(table: Any) -> bytes | None:
-    import pyarrow as pa
-
-    if not table.num_rows:
-        return None
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as stream:
-        stream.write_table(table)
-    return sink.getvalue().to_pybytes()
+    return packed.select("shard", packed[_column(number)].alias("rows")).where("length(rows) > 0")
 
 
 def _unpacked(batches: Iterator[Any], query: str) -> Iterator[tuple[int, Any]]:
@@ -251,6 +264,10 @@ class _Worker:
             except (TypeError, ValueError) as error:
                 answer, failed = pickle.dumps(error), True
             yield pa.RecordBatch.from_pydict({"shard": pa.array([shard], pa.int32()), "answer": [answer], "failed": [failed]})
+        if not gc.get_freeze_count():
+            # Spark collects garbage after each task: it would look each time at all that was imported for learning.
+            gc.collect()
+            gc.freeze()
 
 
 class _First:
@@ -340,10 +357,12 @@ class _Rows:
         else:  # Spark 4.0: shards may share a partition.
             packs = packs.repartition(4 * self._shards, "shard")
         try:
-            with _batches_by_rows(self._rows.sparkSession):
+            # By their number of rows alone: Spark would add up the bytes of all columns after each row.
+            with _batches(self._rows.sparkSession, 2**31 - 1):
                 packs.persist()
                 packs.count()
-            yield packs
+            with _batches(self._rows.sparkSession, _GIVEN_AT_ONCE):
+                yield packs
         finally:
             packs.unpersist()
 
@@ -370,18 +389,17 @@ class _Rows:
 
 
 @contextmanager
-def _batches_by_rows(session: Any) -> Iterator[None]:
-    """Batches of Arrow are cut by their number of rows alone: Spark would add up the bytes of all columns after each row."""
-    name = "spark.sql.execution.arrow.maxBytesPerBatch"
-    before = session.conf.get(name, None)
-    session.conf.set(name, str(2**31 - 1))
+def _batches(session: Any, most: int) -> Iterator[None]:
+    """Within it Spark gives Python workers batches of at most this number of bytes."""
+    before = session.conf.get(_MAX_BYTES, None)
+    session.conf.set(_MAX_BYTES, str(most))
     try:
         yield
     finally:
         if before is None:
-            session.conf.unset(name)
+            session.conf.unset(_MAX_BYTES)
         else:
-            session.conf.set(name, before)
+            session.conf.set(_MAX_BYTES, before)
 
 
 def _types_of(dataframe: Any) -> dict[str, str]:

@@ -83,12 +83,12 @@ def test_the_order_of_rows_and_their_partitions_change_no_bit(rows):
 
 
 def test_settings_of_the_session_are_as_before(session):
-    name = "spark.sql.execution.arrow.maxBytesPerBatch"
+    name = on_spark._MAX_BYTES
     for before in (session.conf.get(name, None), "1048576"):
         if before is not None:
             session.conf.set(name, before)
-        with on_spark._batches_by_rows(session):
-            assert session.conf.get(name) == str(2**31 - 1)
+        with on_spark._batches(session, 1 << 22):
+            assert session.conf.get(name) == str(1 << 22)
         assert session.conf.get(name, None) == before
     session.conf.unset(name)
 
