@@ -102,7 +102,8 @@ def _mix_vectors(mixed: Any, shards: Sequence[Any], base: Any) -> None:
 
 def _in_columns_of(mixed: Any, other: Any) -> Any:
     """A copy of another ranker with the features of the mixed one, in its order."""
-    made = copy.deepcopy(other)
+    # Of trees nothing is changed in place, and their windows are large.
+    made = copy.deepcopy(other, {id(other._trees): copy.copy(other._trees)})
     made._reader.meet_features_of(made, [mixed])
     made._add_curves()
     order = np.arange(mixed._n_features) if mixed._columns is None else made._columns.of(mixed._columns.names)

@@ -1,12 +1,13 @@
 """Mixes the trees that several machines have grown next to curves."""
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from online_rank._kernels import beside, hedge, leaves, splitting, window
-from online_rank.rankers.growing_trees import KEEP, OF_SHARD, GrowingTrees, most_documents, most_trees
+from online_rank.rankers.growing_trees import KEEP, OF_SHARD, GrowingTrees, most_documents, most_queries, most_trees
 
 
 def mix_trees(learned: Sequence[GrowingTrees], base: GrowingTrees, trees: int, first_query: int) -> GrowingTrees:
@@ -14,8 +15,8 @@ def mix_trees(learned: Sequence[GrowingTrees], base: GrowingTrees, trees: int, f
 
     What machines learned into leaves of trees that all still have counts by 1 / sqrt(K) each, and so do leaves of trees that
     one machine has grown. The mean would learn a K-th as fast as one machine; the sum goes too far, because all learn from the
-    same residuals. The oldest trees leave if there are too many. Windows are joined, the last queries first; those from before
-    `first_query` are the same in all. Losses and accounts add up, and the base counts once.
+    same residuals. The oldest trees leave if there are too many. Windows are joined, the last queries first; of those from
+    before `first_query` the windows of machines may lack any. Losses and accounts add up, and the base counts once.
     """
     made, d = GrowingTrees(), len(base.window.bins)
     made.add_features(np.zeros(d, dtype=bool))
@@ -25,7 +26,7 @@ def mix_trees(learned: Sequence[GrowingTrees], base: GrowingTrees, trees: int, f
     made._trees = np.array([tree for _, tree in kept]).reshape(-1, leaves.N_PARTS)
     made._trees[:, leaves.BORN] = n - len(kept) + np.arange(len(kept))
     made._integers[[window.N_TREES, window.N_GROWN]] = len(kept), n
-    _join_windows(made, learned, first_query)
+    _join_windows(made, learned, base, first_query)
     numbers = np.array([one.growth.numbers for one in learned])
     made._numbers = numbers.mean(axis=0)
     made._numbers[splitting.HEAVIEST] = numbers[:, splitting.HEAVIEST].max()
@@ -64,24 +65,17 @@ def _grown(learned: Sequence[GrowingTrees], first: int) -> Iterator[tuple[np.nda
             yield learned[i].growth.splits[k], tree
 
 
-def _join_windows(made: GrowingTrees, learned: Sequence[GrowingTrees], first_query: int) -> None:
-    """Join the last queries of the windows of all machines."""
-    queries = []
-    for i, one in enumerate(learned):
-        first, count = one.window.integers[[window.FIRST, window.COUNT]]
-        rows = one.window.queries[(first + np.arange(count)) % max(len(one.window.queries), 1)]
-        # From the last one back.
-        own = [(back, i, row) for back, row in enumerate(rows[::-1]) if not i or row[window.NUMBER] >= first_query]
-        queries += own
-    queries.sort(key=lambda each: each[:2])
-    sizes = np.cumsum([row[window.SIZE] for _, _, row in queries])
-    most = most_documents(len(made.window.bins))
-    chosen = queries[: int(np.searchsorted(sizes, most, side="right"))][::-1]
-    for _, i, row in chosen:
-        at, m = int(row[window.START]), int(row[window.SIZE])
-        made.make_room(m, 0)
-        bins, (given, target) = learned[i].window.bins[:, at : at + m], learned[i].window.documents[:, at : at + m]
-        made.add_query(bins, given, target, row[window.WEIGHT], row[window.NUMBER])
+def _join_windows(made: GrowingTrees, learned: Sequence[GrowingTrees], base: GrowingTrees, first_query: int) -> None:
+    """Join the last queries of all machines. The queries of the base count as the oldest of the first machine."""
+    owned = [[(one, row) for row in one.rows_of_queries() if row[window.NUMBER] >= first_query] for one in learned]
+    owned[0] = [(base, row) for row in base.rows_of_queries()] + owned[0]
+    # From the last one back, in turn from each machine.
+    turns = itertools.zip_longest(*(reversed(own) for own in owned))
+    queries = [each for turn in turns for each in turn if each is not None]
+    d = len(made.window.bins)
+    sizes = np.cumsum([row[window.SIZE] for _, row in queries])
+    n = min(int(np.searchsorted(sizes, most_documents(d), side="right")), most_queries(d))
+    made.fill(queries[:n][::-1])
 
 
 def _mix_blend(blend: np.ndarray, learned: Sequence[GrowingTrees], base: GrowingTrees) -> None:
