@@ -10,17 +10,20 @@ from online_rank._kernels import beside, hedge, leaves, splitting, window
 from online_rank.rankers.growing_trees import KEEP, OF_SHARD, GrowingTrees, most_documents, most_queries, most_trees
 
 
-def mix_trees(learned: Sequence[GrowingTrees], base: GrowingTrees, trees: int, first_query: int) -> GrowingTrees:
-    """The trees of K machines that continued from `base`, all with the same features.
+def mix_trees(
+    learned: Sequence[GrowingTrees], base: GrowingTrees, shares: np.ndarray, trees: int, first_query: int
+) -> GrowingTrees:
+    """The trees of K machines that continued from `base`, all with the same features, by their shares of the queries.
 
     What machines learned into leaves of trees that all still have counts by 1 / sqrt(K) each, and so do leaves of trees that
-    one machine has grown. The mean would learn a K-th as fast as one machine; the sum goes too far, because all learn from the
-    same residuals. The oldest trees leave if there are too many. Windows are joined, the last queries first; of those from
-    before `first_query` the windows of machines may lack any. Losses and accounts add up, and the base counts once.
+    one machine has grown. If shares differ, the root of the sum of their squares is in place of it: who learned alone counts
+    whole. The mean would learn a K-th as fast as one machine; the sum goes too far, because all learn from the same residuals.
+    The oldest trees leave if there are too many. Windows are joined, the last queries first; of those from before
+    `first_query` the windows of machines may lack any. Losses and accounts add up, and the base counts once.
     """
     made, d = GrowingTrees(), len(base.window.bins)
     made.add_features(np.zeros(d, dtype=bool))
-    kept = [*_shared(learned, base), *_grown(learned, base.n_grown)][-most_trees(trees, d) :]
+    kept = [*_shared(learned, base, shares), *_grown(learned, base.n_grown, shares)][-most_trees(trees, d) :]
     n = base.n_grown + sum(one.n_grown - base.n_grown for one in learned)
     made._splits = np.array([split for split, _ in kept], dtype=np.int16).reshape(-1, leaves.N_SPLITS)
     made._trees = np.array([tree for _, tree in kept]).reshape(-1, leaves.N_PARTS)
@@ -28,11 +31,11 @@ def mix_trees(learned: Sequence[GrowingTrees], base: GrowingTrees, trees: int, f
     made._integers[[window.N_TREES, window.N_GROWN]] = len(kept), n
     _join_windows(made, learned, base, first_query)
     numbers = np.array([one.growth.numbers for one in learned])
-    made._numbers = numbers.mean(axis=0)
+    made._numbers = shares @ numbers
     made._numbers[splitting.HEAVIEST] = numbers[:, splitting.HEAVIEST].max()
     for place in (splitting.LEARNED, splitting.SPENT):
         made._numbers[place] = base.growth.numbers[place] + (numbers[:, place] - base.growth.numbers[place]).sum()
-    _mix_blend(made.blend, learned, base)
+    _mix_blend(made.blend, learned, base, shares)
     return made
 
 
@@ -41,7 +44,7 @@ def _places(one: GrowingTrees) -> dict[int, int]:
     return {int(born) % OF_SHARD: k for k, born in enumerate(one.growth.trees[: one.n_trees, leaves.BORN])}
 
 
-def _shared(learned: Sequence[GrowingTrees], base: GrowingTrees) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _shared(learned: Sequence[GrowingTrees], base: GrowingTrees, shares: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Splits and leaves of the trees of the base that all machines still have, the oldest first."""
     places, before = [_places(one) for one in learned], _places(base)
     faded = KEEP ** np.array([[one.n_grown - base.n_grown] for one in learned], dtype=np.float64)
@@ -50,18 +53,18 @@ def _shared(learned: Sequence[GrowingTrees], base: GrowingTrees) -> Iterator[tup
             rows = np.array([one.growth.trees[own[born]] for one, own in zip(learned, places, strict=True)])
             began = base.growth.trees[before[born]]
             tree, values = began + (rows - began).sum(axis=0), slice(leaves.SEEN)
-            tree[values] = (faded * began[values]).mean(axis=0)
-            tree[values] += (rows[:, values] - faded * began[values]).sum(axis=0) / math.sqrt(len(learned))
+            tree[values] = shares @ (faded * began[values])
+            tree[values] += math.sqrt(shares @ shares) * (rows[:, values] - faded * began[values]).sum(axis=0)
             yield base.growth.splits[before[born]], tree
 
 
-def _grown(learned: Sequence[GrowingTrees], first: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _grown(learned: Sequence[GrowingTrees], first: int, shares: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Splits and leaves of the trees from number `first` on, the oldest first, in turn from each machine."""
     places = [(born, i, k) for i, one in enumerate(learned) for born, k in _places(one).items()]
     for born, i, k in sorted(places):
         if born >= first:
             tree = learned[i].growth.trees[k].copy()
-            tree[: leaves.SEEN] /= math.sqrt(len(learned))
+            tree[: leaves.SEEN] *= math.sqrt(shares @ shares)
             yield learned[i].growth.splits[k], tree
 
 
@@ -78,10 +81,10 @@ def _join_windows(made: GrowingTrees, learned: Sequence[GrowingTrees], base: Gro
     made.fill(queries[:n][::-1])
 
 
-def _mix_blend(blend: np.ndarray, learned: Sequence[GrowingTrees], base: GrowingTrees) -> None:
+def _mix_blend(blend: np.ndarray, learned: Sequence[GrowingTrees], base: GrowingTrees, shares: np.ndarray) -> None:
     """Add up losses and accounts, and average scales."""
     parts, began = np.array([one.blend for one in learned]), base.blend
     blend[:] = began + (parts - began).sum(axis=0)
-    blend[beside.SCALES :] = parts[:, beside.SCALES :].mean(axis=0)
+    blend[beside.SCALES :] = shares @ parts[:, beside.SCALES :]
     heaviest = beside.ACCOUNT + hedge.LARGEST_WEIGHT
     blend[heaviest] = parts[:, heaviest].max()

@@ -449,6 +449,18 @@ def shards_of(base, n, each=40):
     return shards
 
 
+def test_a_machine_that_learned_nothing_holds_up_nobody():
+    """It halved what the other one had learned in curves, and kept seven tenths of what it had learned in trees."""
+    base = taught(60)
+    (shard,) = shards_of(base, 1)
+    alone, both = mix([shard], base), mix([shard, fork(base, number=1)], base)
+    for name in ("_weights", "_plain", "_curvatures", "_gram", "_pending", "_slow_gram", "_numbers", "_scales"):
+        np.testing.assert_allclose(getattr(both, name), getattr(alone, name), rtol=1e-12, err_msg=name)
+    np.testing.assert_allclose(trees_of(both).growth.trees, trees_of(alone).growth.trees, rtol=1e-12)
+    np.testing.assert_allclose(trees_of(both).growth.numbers, trees_of(alone).growth.numbers, rtol=1e-12)
+    np.testing.assert_allclose(trees_of(both).blend, trees_of(alone).blend, rtol=1e-12)
+
+
 def test_windows_with_more_queries_than_there_is_room_for_are_mixed(monkeypatch):
     """Two machines whose queries have few documents: the mix ended in an IndexError."""
     monkeypatch.setattr(growing_trees, "_DOCUMENTS_OF_QUERY", 1 << 11)
