@@ -15,6 +15,7 @@ No setting was chosen on these streams.
 import os
 import statistics
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -30,6 +31,7 @@ from benchmarks._kept import Kept, add_keep
 from benchmarks._learners import in_processes, times_of
 from online_rank import AdditiveRanker, PerceptronRanker, StreamScaler
 from online_rank.distributed import fork, from_bytes, mix, to_bytes
+from online_rank.distributed.learners import Learner, exchange_at
 from online_rank.metrics import NDCG
 
 STREAMS: dict[str, Callable[[int], list[Query]]] = {
@@ -48,6 +50,8 @@ LEARNERS = (2, 4, 8)
 PERIODS = (64, 256)
 #: Queries that are learned and held out in processes, seconds between exchanges, and between queries of a learner.
 _LEARNED, _HELD_OUT, _SECONDS, _PAUSE, _KILLS = 6000, 600, 10.0, 0.005, 6
+#: Queries before an exchange is timed: the window of trees is full.
+_BEFORE = 1000
 
 
 def served(make: Callable[[], Any], queries: Sequence[Query], K: int, period: int) -> list[float]:
@@ -148,21 +152,33 @@ def pair(model: str, name: str, seed: int) -> list[float]:
 
 
 def cost(model: Any, queries: Sequence[Query]) -> list[float]:
-    """Least milliseconds to learn and to rank a query, to fork, save and load the model, and to mix 2, 4 and 8; and its MB."""
-    base = taught(model, queries[:300])
-    shards = [taught(fork(base), queries[300 + 20 * k : 320 + 20 * k]) for k in range(8)]
+    """Least milliseconds to learn and to rank a query, and of a learner to exchange with 1, 3 and 7 others; the model's MB."""
+    base, further = taught(model, queries[:_BEFORE]), queries[_BEFORE:]
     content = to_bytes(base)
     copies = iter([from_bytes(content) for _ in range(4)])
 
     def learn() -> None:
-        taught(next(copies), queries[300:350])
+        taught(next(copies), further[:50])
 
-    acts: list[tuple[Callable[[], Any], int, int]] = [
-        (learn, 4, 50), (lambda: [base.predict_one(X) for X, _ in queries[:50]], 5, 50), (lambda: fork(base), 5, 1),
-        (lambda: to_bytes(base), 5, 1), (lambda: from_bytes(content), 5, 1),
-        *((partial(mix, shards[:K], base), 3, 1) for K in LEARNERS),
-    ]  # fmt: skip
-    return [*(least(act, times) / n for act, times, n in acts), len(content) / 1e6]
+    learned = least(learn, 4) / 50, least(lambda: [base.predict_one(X) for X, _ in further[:50]], 5) / 50
+    return [*learned, *(min(exchanged(base, further, K) for _ in range(3)) / K for K in LEARNERS), len(content) / 1e6]
+
+
+def exchanged(base: Any, queries: Sequence[Query], K: int) -> float:
+    """Milliseconds of processor time that K learners, in threads, take to exchange models; each has learned 20 queries."""
+    with tempfile.TemporaryDirectory() as place:
+        learners = [Learner(exchange_at(place), base, number=k, of=K, seconds=1e9) for k in range(K)]
+        for place_of, (X, y) in enumerate(queries[: 20 * K]):
+            learners[place_of % K].learn(X, y, partition=place_of % K, offset=place_of)
+        threads = [threading.Thread(target=each.exchange) for each in learners]
+
+        def exchange() -> None:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+
+        return least(exchange, 1)
 
 
 def least(act: Callable[[], Any], times: int) -> float:
@@ -180,9 +196,7 @@ def cost_rows(kept: Kept, models: Sequence[str]) -> list[list[str]]:
     rows = []
     for model in models:
         found = kept.part(f"cost/{model}", lambda m=model: cost(MODELS[m](), STREAMS["additive"](0)))
-        learn, rank, forks, save, load, *mixes, size = found
-        # Each puts its model and takes the mix; one of them reads all, mixes, and puts the mix.
-        each = [forks + save + load + (K * load + mixed + save) / K for K, mixed in zip(LEARNERS, mixes, strict=True)]
+        learn, rank, *each, size = found
         figures = f"{size:.2f}", f"{learn:.2f}", f"{rank:.2f}", *(f"{ms:.0f}" for ms in each), f"{10.0 * each[0] / learn:,.0f}"
         rows.append([model, *figures])
     return rows
@@ -236,10 +250,11 @@ def main(arguments: Any = None) -> None:
         header = ["model", "MB", "learn", "rank", *(f"exchange, {K} learners" for K in LEARNERS), "queries for a tenth"]
         text = (
             "## What an exchange takes\n\n"
-            "Milliseconds of processor time, the least of several; queries of 40 to 80 documents with 136 features, after 300 "
-            "of them. An exchange is what one learner takes in a round: to put its model, to take the mix and fork it, and its "
-            "share of reading all models, mixing them, and putting the mix. The last column is how many queries a learner has "
-            "to learn between two exchanges so that exchanging takes a tenth of learning, with two learners."
+            "Milliseconds of processor time, the least of several; queries of 40 to 80 documents with 136 features, after "
+            f"{_BEFORE:,} of them. An exchange is what one learner takes in a round, with a folder: to put its model, to take "
+            "the mix and fork it, and its share of reading all models, mixing them, and putting the mix. The last column is "
+            "how many queries a learner has to learn between two exchanges so that exchanging takes a tenth of learning, with "
+            "two learners."
         )
         _save(text, table(header, cost_rows(kept, [*models, "perceptron"])))
 
