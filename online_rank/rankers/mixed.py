@@ -11,6 +11,7 @@ from online_rank._kernels.hedge import LARGEST_WEIGHT
 from online_rank.base import share_lock
 from online_rank.base.kinds import Kinds
 from online_rank.rankers.curved import n_curves
+from online_rank.rankers.fading import left_after
 from online_rank.rankers.hedge import LEAST
 from online_rank.rankers.mixed_trees import mix_trees
 from online_rank.rankers.weighed_levels import let_excess_leave
@@ -52,7 +53,9 @@ def _mix_curves(mixed: Any, shards: Sequence[Any], base: Any) -> None:
     before, *learned = (_in_columns_of(mixed, one) for one in (base, *shards))
     mixed._front._mix([one._front for one in learned], base._front)
     shares = _shares([shard._n_queries - base._n_queries for shard in shards])
-    _average(mixed, learned, shares)
+    mixed._weights = _mean([one._weights for one in learned], shares)
+    for name in ("_plain", "_marginals", "_curvatures"):
+        setattr(mixed, name, _mean([getattr(one, name) for one in learned], shares))
     for name in ("_sums", "_losses", "_account", "_numbers"):
         began = getattr(before, name)
         setattr(mixed, name, began + sum((getattr(one, name) - began for one in learned), np.zeros_like(began)))
@@ -62,8 +65,10 @@ def _mix_curves(mixed: Any, shards: Sequence[Any], base: Any) -> None:
     mixed._sums[:, :, 1] = np.maximum(mixed._sums[:, :, 1], 0.0)
     mixed._numbers = np.maximum(mixed._numbers, 0.0)
     # What fades counts as on one machine.
-    fading = slice(kernels.AVERAGES, kernels.STRAIGHTS)
+    fading = slice(kernels.NUMBERS, kernels.STRAIGHTS)
     mixed._numbers[fading] = _mean([one._numbers[fading] for one in learned], shares)
+    for h in range(2):
+        _mix_averages(mixed, learned, before, h)
     mixed._scales = _mean([one._scales for one in learned], shares)
     missed = np.max([one._places[:, 1] for one in learned], axis=0) >= 0
     mixed._places[missed & (mixed._places[:, 1] < 0), 1] = kernels.WANTED
@@ -122,15 +127,25 @@ def _shares(n_queries: Sequence[int]) -> np.ndarray:
     return np.full(len(n_queries), 1.0 / len(n_queries)) if not any(n_queries) else np.array(n_queries) / sum(n_queries)
 
 
-def _average(mixed: Any, learned: Sequence[Any], shares: np.ndarray) -> None:
-    """Average the weights of the members; averages count as many vectors as are in them."""
-    mixed._weights = _mean([one._weights for one in learned], shares)
-    for name in ("_plain", "_marginals", "_curvatures"):
-        setattr(mixed, name, _mean([getattr(one, name) for one in learned], shares))
-    counts = [share * one._numbers[kernels.AVERAGES : kernels.NUMBERS] for one, share in zip(learned, shares, strict=True)]
-    sums = sum((n * one._weights[:, :, 1:3] for n, one in zip(counts, learned, strict=True)), np.zeros(1))
-    total = np.maximum(sum(counts, np.zeros(2)), 1e-300)
-    mixed._weights[:, :, 1:3] = sums / total
+def _mix_averages(mixed: Any, learned: Sequence[Any], before: Any, h: int) -> None:
+    """Mix the averages of weights with half-life h: what the base had fades by the queries of all, and counts once."""
+    number, place = kernels.AVERAGES + h, 1 + h
+    left, left_by_all = [_left(one, before, h) for one in learned], _left(mixed, before, h)
+    had, total = before._numbers[number], before._weights[:, :, place] * before._numbers[number]
+    own = sum(one._numbers[number] - f * had for one, f in zip(learned, left, strict=True))
+    vectors = sum(one._numbers[number] * one._weights[:, :, place] - f * total for one, f in zip(learned, left, strict=True))
+    # As many vectors as one machine would have after these queries: their sum, less by how much they fade.
+    gone = sum(1.0 - f for f in left)
+    scale = (1.0 - left_by_all) / gone if gone > 0.0 else 1.0
+    mixed._numbers[number] = left_by_all * had + scale * own
+    mixed._weights[:, :, place] = (left_by_all * total + scale * vectors) / max(mixed._numbers[number], 1e-300)
+
+
+def _left(one: Any, before: Any, h: int) -> float:
+    """What is left of the averages that a ranker began with."""
+    if seconds := one._seconds[h]:
+        return left_after(max(one._at - before._at, 0.0), seconds) if before._at is not None else 0.0
+    return float(one._keep[0, h] ** (one._n_queries - before._n_queries))
 
 
 def _in_places(one: Any, gram: np.ndarray, vector: np.ndarray, places: np.ndarray, d: int) -> tuple[np.ndarray, np.ndarray]:

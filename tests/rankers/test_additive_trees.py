@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from online_rank import AdditiveRanker, load, measure, save
-from online_rank._kernels import beside, leaves, splitting, window
+from online_rank._kernels import additive, beside, leaves, splitting, window
 from online_rank.base.closed import form_of
 from online_rank.base.schema import declared_state
 from online_rank.base.undo import all_or_nothing
@@ -459,6 +459,30 @@ def test_a_machine_that_learned_nothing_holds_up_nobody():
     np.testing.assert_allclose(trees_of(both).growth.trees, trees_of(alone).growth.trees, rtol=1e-12)
     np.testing.assert_allclose(trees_of(both).growth.numbers, trees_of(alone).growth.numbers, rtol=1e-12)
     np.testing.assert_allclose(trees_of(both).blend, trees_of(alone).blend, rtol=1e-12)
+
+
+@pytest.mark.parametrize("half_life", [(1e9, 50), (1000, 50), ("7d", "1h")])
+def test_averages_of_a_mix_have_as_many_vectors_as_on_one_machine(half_life):
+    """The vectors of the base were in them once for each machine, and faded by the queries of one."""
+    base, stream = AdditiveRanker(trees=0, half_life=half_life), list(queries(90))
+    at = (lambda t: {"at": 60.0 * t}) if isinstance(half_life[0], str) else lambda t: {}
+    alone = copy.deepcopy(base)
+    for t, (X, y) in enumerate(stream):
+        alone.learn_one(X, y, **at(t))
+        if t < 60:
+            base.learn_one(X, y, **at(t))
+    shards = [fork(base, number=number) for number in range(2)]
+    for t, (X, y) in enumerate(stream[60:], 60):
+        shards[t % 2].learn_one(X, y, **at(t))
+    mixed, counts = mix(shards, base), slice(additive.AVERAGES, additive.NUMBERS)
+    if isinstance(half_life[0], str):
+        # A machine meets half as many queries in an hour.
+        assert (mixed._numbers[counts] < alone._numbers[counts]).all()
+    else:
+        assert mixed._numbers[counts] == pytest.approx(alone._numbers[counts])
+    if half_life[0] == 1e9:  # Nothing fades.
+        began, *own = (one._numbers[additive.AVERAGES] * one._weights[:, :, 1] for one in (base, *shards))
+        np.testing.assert_allclose(90 * mixed._weights[:, :, 1], sum(own) - began, rtol=1e-6, atol=1e-9)
 
 
 def test_windows_with_more_queries_than_there_is_room_for_are_mixed(monkeypatch):
