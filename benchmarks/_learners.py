@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import mmap
 import os
 import random
 import signal
@@ -29,9 +30,16 @@ class _Timed(Learner):
 
 
 def work(
-    place: Path, make: Callable[[], Any], queries: Sequence[Query], number: int, of: int, seconds: float, pause: float
+    place: Path,
+    make: Callable[[], Any],
+    queries: Sequence[Query],
+    number: int,
+    of: int,
+    seconds: float,
+    pause: float,
+    counts: Any,
 ) -> None:
-    """Learn every `of`-th query, until a mix has all queries of all learners."""
+    """Learn every `of`-th query, until a mix has all queries of all learners. What was learned is counted for all lives."""
     begun = time.process_time()
     learner = _Timed(exchange_at(place), make(), number=number, of=of, seconds=seconds)
     ends = {k: len(queries[k::of]) for k in range(of)}
@@ -40,6 +48,7 @@ def work(
         mine = queries[number::of]
         for offset in range(offsets.get(number, 0), len(mine)):
             yield number, offset, *mine[offset]
+            counts[number] += 1
             time.sleep(pause)
         while learner.served.offsets != ends:
             yield None
@@ -66,10 +75,17 @@ def in_processes(
     pause: float = 0.0,
     n_kills: int = 0,
     seed: int = 0,
-) -> tuple[Mix, int, float]:
-    """The last mix of learners in processes, how many were killed, and the processor seconds of all of them."""
+) -> tuple[Mix, int, float, int]:
+    """The last mix of learners in processes, how many were killed, the processor seconds of all of them, and how many queries
+    they learned, with those that were learned again.
+    """
     rng, before = random.Random(seed), os.times()
-    children = {_started(place, make, queries, number, of, seconds, pause): number for number in range(of)}
+    counts = memoryview(mmap.mmap(-1, 8 * of)).cast("q")  # Processes share it.
+
+    def started(number: int) -> int:
+        return _started(place, make, queries, number, of, seconds, pause, counts)
+
+    children = {started(number): number for number in range(of)}
     killed = 0
     while children:
         if killed < n_kills:
@@ -80,25 +96,32 @@ def in_processes(
         number, code = children.pop(child), os.waitstatus_to_exitcode(status)
         if code == -signal.SIGKILL:
             killed += 1
-            children[_started(place, make, queries, number, of, seconds, pause)] = number
+            children[started(number)] = number
         elif code:
             raise RuntimeError(f"learner {number} ended with {code}")
     after, found = os.times(), last_mix(exchange_at(place))
     if found is None:
         raise RuntimeError("the learners have left nothing")
     used = after.children_user + after.children_system - before.children_user - before.children_system
-    return found, killed, used
+    return found, killed, used, sum(counts)
 
 
 def _started(
-    place: Path, make: Callable[[], Any], queries: Sequence[Query], number: int, of: int, seconds: float, pause: float
+    place: Path,
+    make: Callable[[], Any],
+    queries: Sequence[Query],
+    number: int,
+    of: int,
+    seconds: float,
+    pause: float,
+    counts: Any,
 ) -> int:
     """The id of a process that works; it is a fork, with kernels and queries in memory."""
     child = os.fork()
     if child == 0:
         code = 1
         try:
-            work(place, make, queries, number, of, seconds, pause)
+            work(place, make, queries, number, of, seconds, pause, counts)
             code = 0
         except BaseException as error:
             print(f"learner {number}: {type(error).__name__}: {error}", flush=True)

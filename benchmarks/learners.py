@@ -107,21 +107,23 @@ def with_error(values: Any) -> str:
 
 
 def real(kept: Kept, models: Sequence[str], streams: Sequence[str], n_seeds: int) -> list[list[str]]:
-    """Rows (model, stream, NDCG@10 of one process, less it of two, of two that are killed, processor times, kills, queries)."""
+    """Rows (model, stream, NDCG@10 of one process, less it of two, of two that are killed, processor times, kills, queries,
+    queries learned again).
+    """
     rows = []
     for model, name in product(models, streams):
         parts = {seed: f"real/{model}/{name}/{seed}" for seed in range(n_seeds)}
         found = np.array([kept.part(part, partial(pair, model, name, seed)) for seed, part in parts.items()])
-        one, two, killed, ratio, exchanged, kills, learned, again = found.T
+        one, two, killed, ratio, exchanged, kills, learned, each, again = found.T
         less = with_error(two - one), with_error(killed - one)
-        counts = f"{kills.sum():.0f}", f"{learned.sum():,.0f} of {len(found) * _LEARNED:,}"
+        counts = f"{kills.sum():.0f}", f"{learned.sum():,.0f} of {len(found) * _LEARNED:,}", f"{again.sum():,.0f}"
         rows.append(
             [
                 model,
                 name,
                 f"{one.mean():.4f}",
                 *less,
-                *(f"{np.median(each):.2f}" for each in (exchanged, ratio, again)),
+                *(f"{np.median(times):.2f}" for times in (exchanged, ratio, each)),
                 *counts,
             ]
         )
@@ -130,7 +132,8 @@ def real(kept: Kept, models: Sequence[str], streams: Sequence[str], n_seeds: int
 
 def pair(model: str, name: str, seed: int) -> list[float]:
     """NDCG@10 on held-out queries of one process, of two, and of two that are killed. Processor time of two, over one process
-    and over two without exchanging. Kills, queries learned in spite of them, and processor time with them.
+    and over two without exchanging. Kills, queries in the last mix, processor time with kills for each query that was learned,
+    over one process, and how many were learned again.
     """
     make, queries = MODELS[model], _web(_LEARNED + _HELD_OUT, name)(seed)
     learned, test = queries[:_LEARNED], queries[_LEARNED:]
@@ -140,13 +143,15 @@ def pair(model: str, name: str, seed: int) -> list[float]:
     alone = taught(make(), learned, _PAUSE)  # A process that sleeps finds its caches cold, as learners do.
     used = os.times().user + os.times().system - before.user - before.system
     with tempfile.TemporaryDirectory() as folder:
-        two, _, seconds = in_processes(Path(folder) / "a", make, learned, 2, seconds=_SECONDS, pause=_PAUSE)
+        two, _, seconds, _ = in_processes(Path(folder) / "a", make, learned, 2, seconds=_SECONDS, pause=_PAUSE)
         both, exchanging = times_of(Path(folder) / "a", 2)
-        killed, kills, again = in_processes(
+        killed, kills, more, acts = in_processes(
             Path(folder) / "b", make, learned, 2, seconds=_SECONDS, pause=_PAUSE, n_kills=_KILLS, seed=seed
         )
     values = [float(np.nanmean([ndcg(each, X, y) for X, y in test])) for each in (alone, two.model, killed.model)]
-    found = [*values, seconds / used, both / (both - exchanging), float(kills), float(killed.n_queries), again / used]
+    again = float(acts - _LEARNED)
+    found = [*values, seconds / used, both / (both - exchanging), float(kills), float(killed.n_queries)]
+    found += [more / used * _LEARNED / acts, again]
     print(model, name, seed, *(f"{value:.4f}" for value in found), two.round, killed.round, flush=True)
     return found
 
@@ -235,14 +240,15 @@ def main(arguments: Any = None) -> None:
         _save(text, table(header, quality(kept, model, streams, given.seeds)))
     if "real" in given.only:
         header = ["model", "stream", "NDCG@10 of one process", "of two, less one", "of two that are killed, less one",
-                  "processor time, without exchanging 1", "of one", "with kills", "kills", "learned with kills"]  # fmt: skip
+                  "processor time, without exchanging 1", "of one", "with kills", "kills", "learned with kills",
+                  "learned again"]  # fmt: skip
         text = (
             "## Two learners in processes\n\n"
             f"{_LEARNED:,} queries, of which each learner learns its half, {1 / _PAUSE:.0f} a second at most; models are "
             f"exchanged every {_SECONDS:.0f} seconds in a folder. NDCG@10 on {_HELD_OUT} further queries by the last mix, "
             f"seeds from 0 to {given.seeds - 1}. Processor time of both: over their time without exchanging, and over one "
-            "process that learns all at the same pace. With kills it includes what is learned again. SIGKILL ends a process "
-            f"up to {_KILLS} times a run, at random instants, and the process is started again."
+            "process that learns all at the same pace; with kills for each query, also for one that is learned again. SIGKILL "
+            f"ends a process up to {_KILLS} times a run, at random instants, and the process is started again."
         )
         rows = real(kept, models, [name for name in streams if name in ("linear", "additive", "forest")], given.seeds)
         _save(text, table(header, rows))

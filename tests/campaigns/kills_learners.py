@@ -25,7 +25,7 @@ def kill_learners(n_kills: int, seed: int = 0, *, of: int = 2, n_queries: int = 
         for X, y in queries[:3]:
             model.learn_one(X, y)
         with in_memory() as folder:
-            last, killed, _ = in_processes(
+            last, killed, _, again = in_processes(
                 folder / "exchange",
                 make,
                 queries,
@@ -38,7 +38,7 @@ def kill_learners(n_kills: int, seed: int = 0, *, of: int = 2, n_queries: int = 
         n += 1
         documents = np.concatenate([X for X, _ in queries])
         scaler = last.model["StreamScaler"]
-        found.count(kills=killed, learned=last.n_queries, rounds=last.round)
+        found.count(kills=killed, learned=last.n_queries, rounds=last.round, again=again - n_queries)
         found.expect(last.n_queries == n_queries, f"seed {seed}: {last.n_queries} of {n_queries} queries were learned")
         found.expect(last.offsets == {k: len(queries[k::of]) for k in range(of)}, f"seed {seed}: other offsets: {last.offsets}")
         found.expect(scaler.n_documents == len(documents), f"seed {seed}: {scaler.n_documents} of {len(documents)} documents")
