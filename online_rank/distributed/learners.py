@@ -28,8 +28,9 @@ __all__ = ["Exchange", "Learner", "Mix", "OffsetsMoved", "exchange_at", "last_mi
 _log = logging.getLogger("online_rank.distributed")
 
 _MIX = re.compile(r"([0-9]+)-mix")
-#: Seconds between two looks at the exchange; until another learner than the last one mixes; between two warnings.
-_LOOK, _GRACE, _WARN = 0.05, 5.0, 60.0
+#: Seconds between two looks at the exchange, at least and at most: a twentieth of the time waited; until another learner than
+#: the last one mixes; between two warnings.
+_LOOK, _LONGEST_LOOK, _GRACE, _WARN = 0.05, 1.0, 5.0, 60.0
 
 
 class OffsetsMoved(RuntimeError):
@@ -247,7 +248,7 @@ class Learner:
                 if now >= warned + _WARN:
                     warned = now
                     _log.warning("%s: learners %s are waited for since %.0f s", self._exchange, missing, now - began)
-            time.sleep(_LOOK)
+            time.sleep(min(max(_LOOK, 0.05 * (now - began)), _LONGEST_LOOK))
         return found
 
     def _mix(self, names: list[str]) -> None:
