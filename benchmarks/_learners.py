@@ -47,8 +47,8 @@ def work(
     def read(offsets: dict[int, int]) -> Iterator[tuple[int, int, Any, Any] | None]:
         mine = queries[number::of]
         for offset in range(offsets.get(number, 0), len(mine)):
-            yield number, offset, *mine[offset]
             counts[number] += 1
+            yield number, offset, *mine[offset]
             time.sleep(pause)
         while learner.served.offsets != ends:
             yield None
