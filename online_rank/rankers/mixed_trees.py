@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -23,12 +23,11 @@ def mix_trees(
     """
     made, d = GrowingTrees(), len(base.window.bins)
     made.add_features(np.zeros(d, dtype=bool))
-    kept = [*_shared(learned, base, shares), *_grown(learned, base.n_grown, shares)][-most_trees(trees, d) :]
-    n = base.n_grown + sum(one.n_grown - base.n_grown for one in learned)
-    made._splits = np.array([split for split, _ in kept], dtype=np.int16).reshape(-1, leaves.N_SPLITS)
-    made._trees = np.array([tree for _, tree in kept]).reshape(-1, leaves.N_PARTS)
-    made._trees[:, leaves.BORN] = n - len(kept) + np.arange(len(kept))
-    made._integers[[window.N_TREES, window.N_GROWN]] = len(kept), n
+    parts, last = (_shared(learned, base, shares), _grown(learned, base.n_grown, shares)), slice(-most_trees(trees, d), None)
+    made._splits, made._trees = (np.concatenate(own)[last] for own in zip(*parts, strict=True))
+    n, n_kept = base.n_grown + sum(one.n_grown - base.n_grown for one in learned), len(made._trees)
+    made._trees[:, leaves.BORN] = n - n_kept + np.arange(n_kept)
+    made._integers[[window.N_TREES, window.N_GROWN]] = n_kept, n
     _join_windows(made, learned, base, first_query)
     numbers = np.array([one.growth.numbers for one in learned])
     made._numbers = shares @ numbers
@@ -44,28 +43,31 @@ def _places(one: GrowingTrees) -> dict[int, int]:
     return {int(born) % OF_SHARD: k for k, born in enumerate(one.growth.trees[: one.n_trees, leaves.BORN])}
 
 
-def _shared(learned: Sequence[GrowingTrees], base: GrowingTrees, shares: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _shared(learned: Sequence[GrowingTrees], base: GrowingTrees, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Splits and leaves of the trees of the base that all machines still have, the oldest first."""
     places, before = [_places(one) for one in learned], _places(base)
-    faded = KEEP ** np.array([[one.n_grown - base.n_grown] for one in learned], dtype=np.float64)
-    for born in sorted(before):
-        if all(born in own for own in places):
-            rows = np.array([one.growth.trees[own[born]] for one, own in zip(learned, places, strict=True)])
-            began = base.growth.trees[before[born]]
-            tree, values = began + (rows - began).sum(axis=0), slice(leaves.SEEN)
-            tree[values] = shares @ (faded * began[values])
-            tree[values] += math.sqrt(shares @ shares) * (rows[:, values] - faded * began[values]).sum(axis=0)
-            yield base.growth.splits[before[born]], tree
+    born = sorted(number for number in before if all(number in own for own in places))
+    rows = np.array([one.growth.trees[[own[n] for n in born]] for one, own in zip(learned, places, strict=True)])
+    kept, values = [before[n] for n in born], slice(leaves.SEEN)
+    began = base.growth.trees[kept]
+    faded = KEEP ** np.array([[[one.n_grown - base.n_grown]] for one in learned], dtype=np.float64) * began[:, values]
+    trees = began + (rows - began).sum(axis=0)
+    trees[:, values] = np.tensordot(shares, faded, 1) + _part(shares) * (rows[:, :, values] - faded).sum(axis=0)
+    return base.growth.splits[kept], trees
 
 
-def _grown(learned: Sequence[GrowingTrees], first: int, shares: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _grown(learned: Sequence[GrowingTrees], first: int, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Splits and leaves of the trees from number `first` on, the oldest first, in turn from each machine."""
-    places = [(born, i, k) for i, one in enumerate(learned) for born, k in _places(one).items()]
-    for born, i, k in sorted(places):
-        if born >= first:
-            tree = learned[i].growth.trees[k].copy()
-            tree[: leaves.SEEN] *= math.sqrt(shares @ shares)
-            yield learned[i].growth.splits[k], tree
+    grown = [one.growth for one in learned]
+    order = sorted((born, i, k) for i, one in enumerate(learned) for born, k in _places(one).items() if born >= first)
+    trees = np.array([grown[i].trees[k] for _, i, k in order]).reshape(-1, leaves.N_PARTS)
+    trees[:, : leaves.SEEN] *= _part(shares)
+    return np.array([grown[i].splits[k] for _, i, k in order], dtype=np.int16).reshape(-1, leaves.N_SPLITS), trees
+
+
+def _part(shares: np.ndarray) -> float:
+    """How much counts of what a machine has learned into leaves: 1 / sqrt(K), if all K have learned as much."""
+    return math.sqrt(shares @ shares)
 
 
 def _join_windows(made: GrowingTrees, learned: Sequence[GrowingTrees], base: GrowingTrees, first_query: int) -> None:
