@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from online_rank import load, save
 from online_rank.distributed.learners import Learner, Mix, exchange_at, last_mix
 
 Query = tuple[Any, Any]
@@ -65,6 +66,28 @@ def times_of(place: Path, of: int) -> list[float]:
     return [sum(seconds) for seconds in zip(*each, strict=True)]
 
 
+def in_one_process(place: Path, make: Callable[[], Any], queries: Sequence[Query], pause: float) -> tuple[Any, float]:
+    """A model that one process has taught, and its processor seconds: a fork as learners are, with cold caches as they have."""
+
+    def learn() -> None:
+        model = make()
+        for X, y in queries:
+            model.learn_one(X, y)
+            time.sleep(pause)
+        save(model, place)
+
+    before = _used()
+    _, status = os.waitpid(_started("one process", learn), 0)
+    if code := os.waitstatus_to_exitcode(status):
+        raise RuntimeError(f"one process ended with {code}")
+    return load(place), _used() - before
+
+
+def _used() -> float:
+    """The processor seconds of children that have ended."""
+    return os.times().children_user + os.times().children_system
+
+
 def in_processes(
     place: Path,
     make: Callable[[], Any],
@@ -79,11 +102,11 @@ def in_processes(
     """The last mix of learners in processes, how many were killed, the processor seconds of all of them, and how many queries
     they learned, with those that were learned again.
     """
-    rng, before = random.Random(seed), os.times()
+    rng, before = random.Random(seed), _used()
     counts = memoryview(mmap.mmap(-1, 8 * of)).cast("q")  # Processes share it.
 
     def started(number: int) -> int:
-        return _started(place, make, queries, number, of, seconds, pause, counts)
+        return _started(f"learner {number}", lambda: work(place, make, queries, number, of, seconds, pause, counts))
 
     children = {started(number): number for number in range(of)}
     killed = 0
@@ -99,32 +122,22 @@ def in_processes(
             children[started(number)] = number
         elif code:
             raise RuntimeError(f"learner {number} ended with {code}")
-    after, found = os.times(), last_mix(exchange_at(place))
+    used, found = _used() - before, last_mix(exchange_at(place))
     if found is None:
         raise RuntimeError("the learners have left nothing")
-    used = after.children_user + after.children_system - before.children_user - before.children_system
     return found, killed, used, sum(counts)
 
 
-def _started(
-    place: Path,
-    make: Callable[[], Any],
-    queries: Sequence[Query],
-    number: int,
-    of: int,
-    seconds: float,
-    pause: float,
-    counts: Any,
-) -> int:
+def _started(name: str, body: Callable[[], None]) -> int:
     """The id of a process that works; it is a fork, with kernels and queries in memory."""
     child = os.fork()
     if child == 0:
         code = 1
         try:
-            work(place, make, queries, number, of, seconds, pause, counts)
+            body()
             code = 0
         except BaseException as error:
-            print(f"learner {number}: {type(error).__name__}: {error}", flush=True)
+            print(f"{name}: {type(error).__name__}: {error}", flush=True)
         finally:
             os._exit(code)
     return child

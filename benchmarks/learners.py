@@ -12,7 +12,6 @@ cost     What learning, ranking and exchanging take, by model: from which rate o
 No setting was chosen on these streams.
 """
 
-import os
 import statistics
 import tempfile
 import threading
@@ -28,7 +27,7 @@ import numpy as np
 from benchmarks._additive_streams import Query, _drifting, _web
 from benchmarks._common import parser, save, table
 from benchmarks._kept import Kept, add_keep
-from benchmarks._learners import in_processes, times_of
+from benchmarks._learners import in_one_process, in_processes, times_of
 from online_rank import AdditiveRanker, PerceptronRanker, StreamScaler
 from online_rank.distributed import fork, from_bytes, mix, to_bytes
 from online_rank.distributed.learners import Learner, exchange_at
@@ -139,10 +138,8 @@ def pair(model: str, name: str, seed: int) -> list[float]:
     learned, test = queries[:_LEARNED], queries[_LEARNED:]
     begun = taught(make(), learned[:260])  # Kernels are loaded before anything is measured.
     mix([taught(fork(begun), learned[:3])] * 2, begun).predict_one(test[0][0])
-    before = os.times()
-    alone = taught(make(), learned, _PAUSE)  # A process that sleeps finds its caches cold, as learners do.
-    used = os.times().user + os.times().system - before.user - before.system
     with tempfile.TemporaryDirectory() as folder:
+        alone, used = in_one_process(Path(folder) / "one.npz", make, learned, _PAUSE)
         two, _, seconds, _ = in_processes(Path(folder) / "a", make, learned, 2, seconds=_SECONDS, pause=_PAUSE)
         both, exchanging = times_of(Path(folder) / "a", 2)
         killed, kills, more, acts = in_processes(
