@@ -53,7 +53,7 @@ def work(
             time.sleep(pause)
         while learner.served.offsets != ends:
             yield None
-            time.sleep(0.01)
+            time.sleep(0.1)
 
     learner.run(read)
     spent = time.process_time() - begun, learner.exchanging
