@@ -26,9 +26,9 @@ def _names(given: Sequence[str] | None) -> list[str] | None:
 def _users_of(model: Any) -> list[str]:
     """The columns that say who asks, for the tastes of a model."""
     from online_rank import Tastes
-    from online_rank.base import steps_of
+    from online_rank.base.forgetting import parts_of
 
-    return [step.by for step in (() if model is None else steps_of(model)) if isinstance(step, Tastes)]
+    return [] if model is None else [step.by for step in parts_of(model, Tastes)]
 
 
 def _vectors(given: Sequence[str] | None) -> dict[str, str]:

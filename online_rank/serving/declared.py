@@ -7,8 +7,8 @@ from msgspec import UNSET
 
 from online_rank.base import ranker_of
 from online_rank.base.forgetting import parts_of
+from online_rank.preprocessing._keyed import keyed_steps
 from online_rank.preprocessing.crosses import CrossFeatures
-from online_rank.preprocessing.history import History
 from online_rank.query.columns import Columns
 from online_rank.rankers.fixed import FixedRanker
 
@@ -60,8 +60,8 @@ def declared_by(models: Iterable[Any]) -> Declared:
             today.update(dict.fromkeys(map(str, ranker.weights)))
         for cross in parts_of(model, CrossFeatures):
             context.update(dict.fromkeys(cross.keys))
-        for history in parts_of(model, History):
-            keys.update(dict.fromkeys(name for name in history.names if name != DOCUMENT))
+        for step in keyed_steps(model):
+            keys.update(dict.fromkeys(name for name in step.names if name != DOCUMENT))
     return Declared((*today,), (*context,), tuple(name for name in keys if name not in context))
 
 

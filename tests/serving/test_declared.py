@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from online_rank import AdditiveRanker, ClickRidge, CrossFeatures, History, StreamQuantileMap
+from online_rank import AdditiveRanker, ClickRidge, CrossFeatures, History, StreamQuantileMap, Tastes
 from online_rank.feedback import Impression
 from online_rank.rankers.fixed import FixedRanker
 from online_rank.serving import RankingService, windows
@@ -87,6 +87,14 @@ def test_a_missing_context_or_key_of_a_history_is_a_missing_value(context):
     answer = send(service, id="q", docs=docs, context={"user": "u", "shop": "s"}).answer
     assert answer["missing"] == ["brand"]
     assert "missing" not in send(service, id="r", docs={"b": docs["b"]}, context={"user": "u", "shop": "s"}).answer
+
+
+@pytest.mark.parametrize("context", [{}, {"context": {"user": None}}])
+def test_who_asks_is_an_input_that_tastes_declare(context):
+    service = RankingService(Tastes("user") | AdditiveRanker(trees=0))
+    docs = {"a": {"embedding": [1.0, 0.0]}, "b": {"embedding": [0.0, 1.0]}}
+    assert "missing" not in send(service, id="p", docs=docs, context={"user": "u"}).answer
+    assert send(service, id="q", docs=docs, **context).answer["missing"] == ["user"]
 
 
 def test_a_counter_the_log_and_prometheus_say_so(caplog):
