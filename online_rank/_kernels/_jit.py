@@ -135,13 +135,13 @@ def _teach_numba() -> None:
 
 def _ways(called_by_kernels: bool) -> tuple[dict[str, Any], Any]:
     """How numba compiles a function, as options, and the class of its cache."""
-    if called_by_kernels:
-        from online_rank._kernels import linked
-
-        return {"pipeline_class": linked.Pipeline}, linked.Cache
     from numba.core.caching import FunctionCache
 
-    return {}, FunctionCache
+    from online_rank._kernels import linked
+
+    if called_by_kernels:
+        return {"pipeline_class": linked.Pipeline}, linked.Cache
+    return {"pipeline_class": linked.PipelineOfEntry}, FunctionCache
 
 
 def _dispatcher(function: Callable[..., Any], options: dict[str, Any]) -> Any:

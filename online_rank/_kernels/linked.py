@@ -23,6 +23,35 @@ from numba.core.registry import cpu_target
 from numba.core.typed_passes import NativeLowering
 from numba.np.arrayobj import fix_integer_index, load_item, store_item
 
+#: Kernels of more functions are large: loops are not unrolled in them, which would double their code and the time that LLVM
+#: takes for it. They learn a query 1 to 10 per cent faster without, for code has to be read, too.
+_LARGE = 100
+
+
+def _optimise(library: JITCodeLibrary, vectorised: bool) -> None:
+    """Optimise the code of a library, without unrolling loops."""
+    tuning = llvm.create_pipeline_tuning_options(speed_level=config.OPT)  # type: ignore[attr-defined]
+    tuning.loop_unrolling = tuning.slp_vectorization = False
+    tuning.loop_vectorization = vectorised
+    builder = llvm.create_pass_builder(library._codegen._tm, tuning)
+    passes = builder.getModulePassManager()
+    passes.add_refprune_pass()
+    passes.run(library._final_module, builder)
+
+
+class _Entry(JITCodeLibrary):
+    """The machine code of a kernel that Python calls, with all that it calls."""
+
+    def _optimize_final_module(self) -> None:
+        if sum(not function.is_declaration for function in self._final_module.functions) <= _LARGE:
+            super()._optimize_final_module()
+            return
+        # As numba, which brings functions into a form first in which loops can be vectorised.
+        how = {"loop_vectorize": False, "slp_vectorize": False, "opt": 0, "cost": "cheap"}
+        passes, builder = self._codegen._module_pass_manager(**how)
+        passes.run(self._final_module, builder)
+        _optimise(self, vectorised=bool(config.LOOP_VECTORIZE))  # type: ignore[attr-defined]
+
 
 class _Library(JITCodeLibrary):
     """The code of one function, for linking alone."""
@@ -33,13 +62,8 @@ class _Library(JITCodeLibrary):
 
     def finalize(self) -> None:
         # Reference counts of arrays must go before the function is part of a larger one, where fewer of them can. Loops are
-        # unrolled and vectorised in the larger one, where more is known about them: here that would double its code.
-        tuning = llvm.create_pipeline_tuning_options(speed_level=config.OPT)  # type: ignore[attr-defined]
-        tuning.loop_unrolling = tuning.loop_vectorization = tuning.slp_vectorization = False
-        builder = llvm.create_pass_builder(self._codegen._tm, tuning)
-        passes = builder.getModulePassManager()
-        passes.add_refprune_pass()
-        passes.run(self._final_module, builder)
+        # vectorised in the larger one, where more is known about them.
+        _optimise(self, vectorised=False)
         self._finalize_dynamic_globals()
         self._finalized = True
 
@@ -161,14 +185,27 @@ class _Lower(Lower):
         return cgutils.get_item_pointer2(self.context, builder, data, shape, strides, array.layout, at)
 
 
-@register_pass(mutates_CFG=True, analysis_only=False)
-class _Lowering(NativeLowering):
-    _name = "online_rank_lowering"
-
+class _ShortLowering(NativeLowering):
     @property
     def lowering_class(self) -> Any:
         """What writes the intermediate code."""
         return _Lower
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _LoweringOfEntry(_ShortLowering):
+    _name: Any = "online_rank_lowering_of_entry"
+
+    def run_pass(self, state: Any) -> bool:
+        """From typed code to machine code."""
+        state.library = _Entry(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.library.enable_object_caching()
+        return bool(super().run_pass(state))
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _Lowering(_ShortLowering):
+    _name: Any = "online_rank_lowering"
 
     def run_pass(self, state: Any) -> bool:
         """From typed code to intermediate code."""
@@ -193,15 +230,23 @@ _UNNEEDED = {
 class Pipeline(compiler.CompilerBase):
     """The `pipeline_class` of functions that only kernels call."""
 
+    lowering: Any = _Lowering
+
     def define_pipelines(self) -> list[Any]:
         """As numba's, except for steps without a use and for the last one."""
         passes = compiler.DefaultPassBuilder.define_nopython_pipeline(self.state)
         wanted = [(item, name) for item, name in passes.passes if item.__name__ not in _UNNEEDED]
-        passes.passes = [(_Lowering if item is NativeLowering else item, name) for item, name in wanted]
+        passes.passes = [(self.lowering if item is NativeLowering else item, name) for item, name in wanted]
         # numba would look for the lifetimes of all variables after each step. The steps that need them look themselves.
         passes._ENFORCING = False
         passes.finalize()
         return [passes]
+
+
+class PipelineOfEntry(Pipeline):
+    """The `pipeline_class` of functions that Python calls."""
+
+    lowering: Any = _LoweringOfEntry
 
 
 @contextlib.contextmanager
