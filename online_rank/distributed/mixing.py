@@ -49,7 +49,38 @@ def fork(base: Any, *, number: int = 0) -> Any:
 
 
 def shed(shard: Any, base: Any, of: int) -> None:
-    """Drop, of one of `of` forks that has learned its part, what `mix` takes from the base: then it is smaller to send."""
+    """Drop what `mix` does not take from a copy that has learned its part: it is smaller to send, and the mix is the same.
+
+    An `AdditiveRanker` drops the tree that is growing, and of the window of its trees what `base` has, and what a mix of `of`
+    copies has no room for. The copy may learn on, from the shorter window.
+
+    Parameters
+    ----------
+    shard
+        A copy that `fork` has made, and that has learned its part. It is changed in place.
+    base
+        The model that was forked.
+    of
+        Number of copies that will be mixed, >= 1.
+
+    Examples
+    --------
+    >>> from online_rank import AdditiveRanker
+    >>> from online_rank.distributed import fork, mix, shed, to_bytes
+    >>> from online_rank.stream.synth import NoisyTeacher
+    >>> base, stream = AdditiveRanker(), list(NoisyTeacher(n_queries=300, n_features=5, n_documents=20))
+    >>> for X, y in stream[:280]:
+    ...     base.learn_one(X, y)
+    >>> shards = [fork(base, number=k) for k in range(2)]
+    >>> for k, (X, y) in enumerate(stream[280:]):
+    ...     shards[k % 2].learn_one(X, y)
+    >>> n_bytes, mixed = len(to_bytes(shards[0])), mix(shards, base)
+    >>> for shard in shards:
+    ...     shed(shard, base, of=2)
+    >>> len(to_bytes(shards[0])) < n_bytes / 2, mix(shards, base).predict_one(X) == mixed.predict_one(X)
+    (True, True)
+    """
+    arguments.integer("of", of, 1)
     for step, before in zip(steps_of(shard), steps_of(base), strict=True):
         if abilities_of(step).learns:
             step._shed(before, of)
