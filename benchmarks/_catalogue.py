@@ -132,7 +132,7 @@ CATALOGUE: dict[str, list[Entry]] = {
     "learners": [
         Entry("Several learners of one stream, simulated: curves", "0 and 1", "1 hour", reason="an hour of models"),
         Entry("Several learners of one stream, simulated: default", "0", "1 hour", reason="an hour of models"),
-        Entry("Two learners", "0", "20 minutes", times=True),
+        Entry("Two learners", "0 to 2", "30 minutes", times=True),
         Entry("What an exchange", "0", "1 minute", times=True),
     ],
     "live": [

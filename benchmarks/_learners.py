@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import mmap
 import os
 import random
 import signal
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from online_rank import load, save
 from online_rank.distributed.learners import Learner, Mix, exchange_at, last_mix
 
 Query = tuple[Any, Any]
@@ -29,9 +31,16 @@ class _Timed(Learner):
 
 
 def work(
-    place: Path, make: Callable[[], Any], queries: Sequence[Query], number: int, of: int, seconds: float, pause: float
+    place: Path,
+    make: Callable[[], Any],
+    queries: Sequence[Query],
+    number: int,
+    of: int,
+    seconds: float,
+    pause: float,
+    counts: Any,
 ) -> None:
-    """Learn every `of`-th query, until a mix has all queries of all learners."""
+    """Learn every `of`-th query, until a mix has all queries of all learners. What was learned is counted for all lives."""
     begun = time.process_time()
     learner = _Timed(exchange_at(place), make(), number=number, of=of, seconds=seconds)
     ends = {k: len(queries[k::of]) for k in range(of)}
@@ -39,11 +48,12 @@ def work(
     def read(offsets: dict[int, int]) -> Iterator[tuple[int, int, Any, Any] | None]:
         mine = queries[number::of]
         for offset in range(offsets.get(number, 0), len(mine)):
+            counts[number] += 1
             yield number, offset, *mine[offset]
             time.sleep(pause)
         while learner.served.offsets != ends:
             yield None
-            time.sleep(0.01)
+            time.sleep(0.1)
 
     learner.run(read)
     spent = time.process_time() - begun, learner.exchanging
@@ -56,6 +66,28 @@ def times_of(place: Path, of: int) -> list[float]:
     return [sum(seconds) for seconds in zip(*each, strict=True)]
 
 
+def in_one_process(place: Path, make: Callable[[], Any], queries: Sequence[Query], pause: float) -> tuple[Any, float]:
+    """A model that one process has taught, and its processor seconds: a fork as learners are, with cold caches as they have."""
+
+    def learn() -> None:
+        model = make()
+        for X, y in queries:
+            model.learn_one(X, y)
+            time.sleep(pause)
+        save(model, place)
+
+    before = _used()
+    _, status = os.waitpid(_started("one process", learn), 0)
+    if code := os.waitstatus_to_exitcode(status):
+        raise RuntimeError(f"one process ended with {code}")
+    return load(place), _used() - before
+
+
+def _used() -> float:
+    """The processor seconds of children that have ended."""
+    return os.times().children_user + os.times().children_system
+
+
 def in_processes(
     place: Path,
     make: Callable[[], Any],
@@ -66,10 +98,17 @@ def in_processes(
     pause: float = 0.0,
     n_kills: int = 0,
     seed: int = 0,
-) -> tuple[Mix, int, float]:
-    """The last mix of learners in processes, how many were killed, and the processor seconds of all of them."""
-    rng, before = random.Random(seed), os.times()
-    children = {_started(place, make, queries, number, of, seconds, pause): number for number in range(of)}
+) -> tuple[Mix, int, float, int]:
+    """The last mix of learners in processes, how many were killed, the processor seconds of all of them, and how many queries
+    they learned, with those that were learned again.
+    """
+    rng, before = random.Random(seed), _used()
+    counts = memoryview(mmap.mmap(-1, 8 * of)).cast("q")  # Processes share it.
+
+    def started(number: int) -> int:
+        return _started(f"learner {number}", lambda: work(place, make, queries, number, of, seconds, pause, counts))
+
+    children = {started(number): number for number in range(of)}
     killed = 0
     while children:
         if killed < n_kills:
@@ -80,28 +119,25 @@ def in_processes(
         number, code = children.pop(child), os.waitstatus_to_exitcode(status)
         if code == -signal.SIGKILL:
             killed += 1
-            children[_started(place, make, queries, number, of, seconds, pause)] = number
+            children[started(number)] = number
         elif code:
             raise RuntimeError(f"learner {number} ended with {code}")
-    after, found = os.times(), last_mix(exchange_at(place))
+    used, found = _used() - before, last_mix(exchange_at(place))
     if found is None:
         raise RuntimeError("the learners have left nothing")
-    used = after.children_user + after.children_system - before.children_user - before.children_system
-    return found, killed, used
+    return found, killed, used, sum(counts)
 
 
-def _started(
-    place: Path, make: Callable[[], Any], queries: Sequence[Query], number: int, of: int, seconds: float, pause: float
-) -> int:
+def _started(name: str, body: Callable[[], None]) -> int:
     """The id of a process that works; it is a fork, with kernels and queries in memory."""
     child = os.fork()
     if child == 0:
         code = 1
         try:
-            work(place, make, queries, number, of, seconds, pause)
+            body()
             code = 0
         except BaseException as error:
-            print(f"learner {number}: {type(error).__name__}: {error}", flush=True)
+            print(f"{name}: {type(error).__name__}: {error}", flush=True)
         finally:
             os._exit(code)
     return child

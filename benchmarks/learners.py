@@ -12,9 +12,9 @@ cost     What learning, ranking and exchanging take, by model: from which rate o
 No setting was chosen on these streams.
 """
 
-import os
 import statistics
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -27,9 +27,10 @@ import numpy as np
 from benchmarks._additive_streams import Query, _drifting, _web
 from benchmarks._common import parser, save, table
 from benchmarks._kept import Kept, add_keep
-from benchmarks._learners import in_processes, times_of
+from benchmarks._learners import in_one_process, in_processes, times_of
 from online_rank import AdditiveRanker, PerceptronRanker, StreamScaler
 from online_rank.distributed import fork, from_bytes, mix, to_bytes
+from online_rank.distributed.learners import Learner, exchange_at
 from online_rank.metrics import NDCG
 
 STREAMS: dict[str, Callable[[int], list[Query]]] = {
@@ -48,6 +49,8 @@ LEARNERS = (2, 4, 8)
 PERIODS = (64, 256)
 #: Queries that are learned and held out in processes, seconds between exchanges, and between queries of a learner.
 _LEARNED, _HELD_OUT, _SECONDS, _PAUSE, _KILLS = 6000, 600, 10.0, 0.005, 6
+#: Queries before an exchange is timed: the window of trees is full.
+_BEFORE = 1000
 
 
 def served(make: Callable[[], Any], queries: Sequence[Query], K: int, period: int) -> list[float]:
@@ -103,21 +106,23 @@ def with_error(values: Any) -> str:
 
 
 def real(kept: Kept, models: Sequence[str], streams: Sequence[str], n_seeds: int) -> list[list[str]]:
-    """Rows (model, stream, NDCG@10 of one process, less it of two, of two that are killed, processor times, kills, queries)."""
+    """Rows (model, stream, NDCG@10 of one process, less it of two, of two that are killed, processor times, kills, queries,
+    queries learned again).
+    """
     rows = []
     for model, name in product(models, streams):
         parts = {seed: f"real/{model}/{name}/{seed}" for seed in range(n_seeds)}
         found = np.array([kept.part(part, partial(pair, model, name, seed)) for seed, part in parts.items()])
-        one, two, killed, ratio, exchanged, kills, learned, again = found.T
+        one, two, killed, ratio, exchanged, kills, learned, each, again = found.T
         less = with_error(two - one), with_error(killed - one)
-        counts = f"{kills.sum():.0f}", f"{learned.sum():,.0f} of {len(found) * _LEARNED:,}"
+        counts = f"{kills.sum():.0f}", f"{learned.sum():,.0f} of {len(found) * _LEARNED:,}", f"{again.sum():,.0f}"
         rows.append(
             [
                 model,
                 name,
                 f"{one.mean():.4f}",
                 *less,
-                *(f"{np.median(each):.2f}" for each in (exchanged, ratio, again)),
+                *(f"{np.median(times):.2f}" for times in (exchanged, ratio, each)),
                 *counts,
             ]
         )
@@ -126,43 +131,56 @@ def real(kept: Kept, models: Sequence[str], streams: Sequence[str], n_seeds: int
 
 def pair(model: str, name: str, seed: int) -> list[float]:
     """NDCG@10 on held-out queries of one process, of two, and of two that are killed. Processor time of two, over one process
-    and over two without exchanging. Kills, queries learned in spite of them, and processor time with them.
+    and over two without exchanging. Kills, queries in the last mix, processor time with kills for each query that was learned,
+    over one process, and how many were learned again.
     """
     make, queries = MODELS[model], _web(_LEARNED + _HELD_OUT, name)(seed)
     learned, test = queries[:_LEARNED], queries[_LEARNED:]
     begun = taught(make(), learned[:260])  # Kernels are loaded before anything is measured.
     mix([taught(fork(begun), learned[:3])] * 2, begun).predict_one(test[0][0])
-    before = os.times()
-    alone = taught(make(), learned, _PAUSE)  # A process that sleeps finds its caches cold, as learners do.
-    used = os.times().user + os.times().system - before.user - before.system
     with tempfile.TemporaryDirectory() as folder:
-        two, _, seconds = in_processes(Path(folder) / "a", make, learned, 2, seconds=_SECONDS, pause=_PAUSE)
+        alone, used = in_one_process(Path(folder) / "one.npz", make, learned, _PAUSE)
+        two, _, seconds, _ = in_processes(Path(folder) / "a", make, learned, 2, seconds=_SECONDS, pause=_PAUSE)
         both, exchanging = times_of(Path(folder) / "a", 2)
-        killed, kills, again = in_processes(
+        killed, kills, more, acts = in_processes(
             Path(folder) / "b", make, learned, 2, seconds=_SECONDS, pause=_PAUSE, n_kills=_KILLS, seed=seed
         )
     values = [float(np.nanmean([ndcg(each, X, y) for X, y in test])) for each in (alone, two.model, killed.model)]
-    found = [*values, seconds / used, both / (both - exchanging), float(kills), float(killed.n_queries), again / used]
+    again = float(acts - _LEARNED)
+    found = [*values, seconds / used, both / (both - exchanging), float(kills), float(killed.n_queries)]
+    found += [more / used * _LEARNED / acts, again]
     print(model, name, seed, *(f"{value:.4f}" for value in found), two.round, killed.round, flush=True)
     return found
 
 
 def cost(model: Any, queries: Sequence[Query]) -> list[float]:
-    """Least milliseconds to learn and to rank a query, to fork, save and load the model, and to mix 2, 4 and 8; and its MB."""
-    base = taught(model, queries[:300])
-    shards = [taught(fork(base), queries[300 + 20 * k : 320 + 20 * k]) for k in range(8)]
+    """Least milliseconds to learn and to rank a query, and of a learner to exchange with 1, 3 and 7 others; the model's MB."""
+    base, further = taught(model, queries[:_BEFORE]), queries[_BEFORE:]
     content = to_bytes(base)
     copies = iter([from_bytes(content) for _ in range(4)])
 
     def learn() -> None:
-        taught(next(copies), queries[300:350])
+        taught(next(copies), further[:50])
 
-    acts: list[tuple[Callable[[], Any], int, int]] = [
-        (learn, 4, 50), (lambda: [base.predict_one(X) for X, _ in queries[:50]], 5, 50), (lambda: fork(base), 5, 1),
-        (lambda: to_bytes(base), 5, 1), (lambda: from_bytes(content), 5, 1),
-        *((partial(mix, shards[:K], base), 3, 1) for K in LEARNERS),
-    ]  # fmt: skip
-    return [*(least(act, times) / n for act, times, n in acts), len(content) / 1e6]
+    learned = least(learn, 4) / 50, least(lambda: [base.predict_one(X) for X, _ in further[:50]], 5) / 50
+    return [*learned, *(min(exchanged(base, further, K) for _ in range(3)) / K for K in LEARNERS), len(content) / 1e6]
+
+
+def exchanged(base: Any, queries: Sequence[Query], K: int) -> float:
+    """Milliseconds of processor time that K learners, in threads, take to exchange models; each has learned 20 queries."""
+    with tempfile.TemporaryDirectory() as place:
+        learners = [Learner(exchange_at(place), base, number=k, of=K, seconds=1e9) for k in range(K)]
+        for place_of, (X, y) in enumerate(queries[: 20 * K]):
+            learners[place_of % K].learn(X, y, partition=place_of % K, offset=place_of)
+        threads = [threading.Thread(target=each.exchange) for each in learners]
+
+        def exchange() -> None:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+
+        return least(exchange, 1)
 
 
 def least(act: Callable[[], Any], times: int) -> float:
@@ -180,9 +198,7 @@ def cost_rows(kept: Kept, models: Sequence[str]) -> list[list[str]]:
     rows = []
     for model in models:
         found = kept.part(f"cost/{model}", lambda m=model: cost(MODELS[m](), STREAMS["additive"](0)))
-        learn, rank, forks, save, load, *mixes, size = found
-        # Each puts its model and takes the mix; one of them reads all, mixes, and puts the mix.
-        each = [forks + save + load + (K * load + mixed + save) / K for K, mixed in zip(LEARNERS, mixes, strict=True)]
+        learn, rank, *each, size = found
         figures = f"{size:.2f}", f"{learn:.2f}", f"{rank:.2f}", *(f"{ms:.0f}" for ms in each), f"{10.0 * each[0] / learn:,.0f}"
         rows.append([model, *figures])
     return rows
@@ -221,14 +237,15 @@ def main(arguments: Any = None) -> None:
         _save(text, table(header, quality(kept, model, streams, given.seeds)))
     if "real" in given.only:
         header = ["model", "stream", "NDCG@10 of one process", "of two, less one", "of two that are killed, less one",
-                  "processor time, without exchanging 1", "of one", "with kills", "kills", "learned with kills"]  # fmt: skip
+                  "processor time, without exchanging 1", "of one", "with kills", "kills", "learned with kills",
+                  "learned again"]  # fmt: skip
         text = (
             "## Two learners in processes\n\n"
             f"{_LEARNED:,} queries, of which each learner learns its half, {1 / _PAUSE:.0f} a second at most; models are "
             f"exchanged every {_SECONDS:.0f} seconds in a folder. NDCG@10 on {_HELD_OUT} further queries by the last mix, "
             f"seeds from 0 to {given.seeds - 1}. Processor time of both: over their time without exchanging, and over one "
-            "process that learns all at the same pace. With kills it includes what is learned again. SIGKILL ends a process "
-            f"up to {_KILLS} times a run, at random instants, and the process is started again."
+            "process that learns all at the same pace; with kills for each query, also for one that is learned again. SIGKILL "
+            f"ends a process up to {_KILLS} times a run, at random instants, and the process is started again."
         )
         rows = real(kept, models, [name for name in streams if name in ("linear", "additive", "forest")], given.seeds)
         _save(text, table(header, rows))
@@ -236,10 +253,11 @@ def main(arguments: Any = None) -> None:
         header = ["model", "MB", "learn", "rank", *(f"exchange, {K} learners" for K in LEARNERS), "queries for a tenth"]
         text = (
             "## What an exchange takes\n\n"
-            "Milliseconds of processor time, the least of several; queries of 40 to 80 documents with 136 features, after 300 "
-            "of them. An exchange is what one learner takes in a round: to put its model, to take the mix and fork it, and its "
-            "share of reading all models, mixing them, and putting the mix. The last column is how many queries a learner has "
-            "to learn between two exchanges so that exchanging takes a tenth of learning, with two learners."
+            "Milliseconds of processor time, the least of several; queries of 40 to 80 documents with 136 features, after "
+            f"{_BEFORE:,} of them. An exchange is what one learner takes in a round, with a folder: to put its model, to take "
+            "the mix and fork it, and its share of reading all models, mixing them, and putting the mix. The last column is "
+            "how many queries a learner has to learn between two exchanges so that exchanging takes a tenth of learning, with "
+            "two learners."
         )
         _save(text, table(header, cost_rows(kept, [*models, "perceptron"])))
 

@@ -116,7 +116,7 @@ def _lane_sums(builder: Any, lines: list[_Line], terms: Any, rows: int = 0) -> l
         if rows:
             lines[0].fetch_ahead(j, rows)
         for place, term in zip(sums, terms(b, [line.four(j) for line in lines]), strict=True):
-            b.store(b.fadd(b.load(place), term), place)
+            b.store(_added(b, b.load(place), term), place)
     left = b.sub(length, whole)
     with b.if_then(b.icmp_signed(">", left, zero)):
         # What is left over, and zeros, which change no lane: a lane is never -0.
@@ -127,8 +127,19 @@ def _lane_sums(builder: Any, lines: list[_Line], terms: Any, rows: int = 0) -> l
                     one = line.one(b.add(whole, ir.Constant(_INT64, k)))
                     b.store(b.insert_element(b.load(place), one, ir.Constant(_INT32, k)), place)
         for place, term in zip(sums, terms(b, [b.load(value) for value in values]), strict=True):
-            b.store(b.fadd(b.load(place), term), place)
+            b.store(_added(b, b.load(place), term), place)
     return [_add_lanes(b, b.load(place)) for place in sums]
+
+
+def _added(b: Any, lanes: Any, term: Any) -> Any:
+    """The lanes with a term, or with a product that is a pair of factors and exact.
+
+    A processor may fuse this product with the addition, which then rounds once, as the addition alone does: the bits are equal.
+    """
+    if not isinstance(term, tuple):
+        return b.fadd(lanes, term)
+    kind = ir.FunctionType(_FOUR, [_FOUR] * 3)
+    return b.call(cgutils.get_or_insert_function(b.module, kind, "llvm.fmuladd.v4f64"), [*term, lanes])
 
 
 def _add_lanes(b: Any, lanes: Any) -> Any:
@@ -138,10 +149,13 @@ def _add_lanes(b: Any, lanes: Any) -> Any:
     return b.fadd(b.fadd(one, other), b.fadd(third, fourth))
 
 
-def _sums(function: Any, rows: int, vectors: int, n_sums: int, terms: Any, in_turn: bool = True) -> None:
+def _sums(
+    function: Any, rows: int, vectors: int, n_sums: int, terms: Any, exact: Any = None, in_turn: bool = True
+) -> None:  # fmt: skip
     """Teach numba a sum: of `vectors`, or of `rows` rows of a matrix from row i on and the vectors after them.
 
-    `in_turn` says whether callers go through a matrix row after row.
+    `exact` gives the terms of float32 numbers, with exact products as pairs (`_added`). `in_turn` says whether callers go
+    through a matrix row after row.
     """
 
     @type_callable(function)
@@ -160,7 +174,11 @@ def _sums(function: Any, rows: int, vectors: int, n_sums: int, terms: Any, in_tu
             ] + [_Line(context, builder, kind, value) for kind, value in zip(kinds[2:], args[2:], strict=True)]
         else:
             lines = [_Line(context, builder, kind, value) for kind, value in zip(kinds, args, strict=True)]
-        sums = _lane_sums(builder, lines, terms, rows if rows and in_turn and kinds[0].layout == "C" else 0)
+        # The product of two float32 numbers is a float64 number.
+        single = kinds[0].dtype == types.float32
+        sums = _lane_sums(
+            builder, lines, exact if single and exact else terms, rows if rows and in_turn and kinds[0].layout == "C" else 0
+        )
         return sums[0] if n_sums == 1 else context.make_tuple(builder, signature.return_type, sums)
 
     kinds = ((types.Array, types.Integer) if rows else ()) + (types.Array,) * vectors
@@ -185,6 +203,24 @@ def _double_products_and_squares(b: Any, values: Any) -> list[Any]:
     return _products(b, [*rows, w]) + _products(b, [*rows, v]) + _squares(b, rows)
 
 
+def _exact_products(_: Any, values: Any) -> list[Any]:
+    *rows, w = values
+    return [(x, w) for x in rows]
+
+
+def _exact_squares(_: Any, values: Any) -> list[Any]:
+    return [(x, x) for x in values]
+
+
+def _products_and_exact_squares(b: Any, values: Any) -> list[Any]:
+    return _products(b, values) + _exact_squares(b, values[:-1])
+
+
+def _double_products_and_exact_squares(b: Any, values: Any) -> list[Any]:
+    *rows, w, v = values
+    return _products(b, [*rows, w]) + _exact_products(b, [*rows, v]) + _exact_squares(b, rows)
+
+
 def _squared_difference(b: Any, values: Any) -> list[Any]:
     difference = b.fsub(*values)
     return [b.fmul(difference, difference)]
@@ -196,10 +232,13 @@ _sums(primitives.sum_of_squares, 0, 1, 1, _squares)
 _sums(primitives.squared_distance, 0, 2, 1, _squared_difference)
 _sums(primitives.row_dot, 1, 1, 1, _products, in_turn=False)
 _sums(primitives.four_row_dots, 4, 1, 4, _products)
-_sums(primitives.four_row_squares, 4, 0, 4, _squares)
-_sums(primitives.row_dot_and_square, 1, 1, 2, _products_and_squares)
-_sums(primitives.two_row_dots_and_squares, 2, 1, 4, _products_and_squares)
-_sums(primitives.two_row_double_dots_and_squares, 2, 2, 6, _double_products_and_squares)
+_sums(primitives.eight_row_dots, 8, 1, 8, _products, _exact_products)
+_sums(primitives.four_row_squares, 4, 0, 4, _squares, _exact_squares)
+_sums(primitives.row_dot_and_square, 1, 1, 2, _products_and_squares, _products_and_exact_squares)
+_sums(primitives.four_row_dots_and_squares, 4, 1, 8, _products_and_squares, _products_and_exact_squares)
+_sums(
+    primitives.three_row_double_dots_and_squares, 3, 2, 9, _double_products_and_squares, _double_products_and_exact_squares
+)  # fmt: skip
 
 
 def _lowers(function: Any, typed: Any, *kinds: Any) -> Any:

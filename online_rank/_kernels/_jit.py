@@ -135,13 +135,13 @@ def _teach_numba() -> None:
 
 def _ways(called_by_kernels: bool) -> tuple[dict[str, Any], Any]:
     """How numba compiles a function, as options, and the class of its cache."""
-    if called_by_kernels:
-        from online_rank._kernels import linked
-
-        return {"pipeline_class": linked.Pipeline}, linked.Cache
     from numba.core.caching import FunctionCache
 
-    return {}, FunctionCache
+    from online_rank._kernels import linked
+
+    if called_by_kernels:
+        return {"pipeline_class": linked.Pipeline}, linked.Cache
+    return {"pipeline_class": linked.PipelineOfEntry}, FunctionCache
 
 
 def _dispatcher(function: Callable[..., Any], options: dict[str, Any]) -> Any:
@@ -185,11 +185,18 @@ def _hasten(dispatcher: Any) -> None:
     """Let numba compile a kernel in less time."""
     from numba.core import types
 
+    from online_rank._kernels import linked
+
     template, compile_, flags_class = dispatcher.get_call_template, dispatcher.compile, _flags_class()
+
+    @functools.cache
+    def template_of(args: Any) -> Any:
+        return template(args, {})
 
     def template_of_variables(args: Any, kws: Any) -> Any:
         # For a constant, numba would compile another version. LLVM makes one of this version where it pays.
-        return template(tuple(map(types.unliteral, args)), {name: types.unliteral(kind) for name, kind in kws.items()})
+        args = tuple(map(types.unliteral, args))
+        return template(args, {name: types.unliteral(kind) for name, kind in kws.items()}) if kws else template_of(args)
 
     def customised(flags: Any) -> Any:
         found = flags_class(flags)
@@ -198,7 +205,7 @@ def _hasten(dispatcher: Any) -> None:
         return found
 
     def compile_with_little_collecting(signature: Any) -> Any:
-        with _collecting_rarely():
+        with _collecting_rarely(), linked.signatures_remembered():
             return compile_(signature)
 
     dispatcher.get_call_template, dispatcher.compile = template_of_variables, compile_with_little_collecting

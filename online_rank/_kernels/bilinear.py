@@ -12,13 +12,13 @@ import numpy as np
 
 from online_rank._kernels import codes, primitives
 from online_rank._kernels import workspace as at
-from online_rank._kernels._jit import inlined, inner, kernel, leaf
+from online_rank._kernels._jit import kernel, leaf
 from online_rank._kernels.arrays import all_finite, copy_to
 from online_rank._kernels.best_violators import keys_of
 from online_rank._kernels.credit import Update, hinge, prepare_hinges, room_for_pairs
 from online_rank._kernels.dense import _combine_rows
 from online_rank._kernels.fits import require
-from online_rank._kernels.graded import grade_query
+from online_rank._kernels.graded import find_grades, graded_of
 from online_rank._kernels.perceptron import margin_of, respond, settings, share_of_spread
 from online_rank._kernels.rounds import write_round
 from online_rank._kernels.workspace import workspace
@@ -71,14 +71,18 @@ def _add_rows(rows, n, factors, scale, t, part):
             t[j] += factor * rows[i, j]
 
 
-@inner
-def _add_terms(left, right, shares, n, q, averaged, t):
-    """t += the product of q and the terms, by their shares in the average or all of them."""
-    factors = np.empty(n)
-    for r in range(0, n - 3, 4):
-        factors[r], factors[r + 1], factors[r + 2], factors[r + 3] = primitives.four_row_dots(left, r, q)
-    for r in range(n - n % 4, n):
-        factors[r] = primitives.row_dot(left, r, q)
+@leaf
+def _add_terms(left, right, shares, n, q, averaged, t, factors):
+    """t += the product of q and the terms, by their shares in the average or all of them.
+
+    factors (n + 7,) is workspace.
+    """
+    # Rows beyond n are stored, too.
+    for r in range(0, n, 8):
+        (
+            factors[r], factors[r + 1], factors[r + 2], factors[r + 3], factors[r + 4], factors[r + 5], factors[r + 6],
+            factors[r + 7],
+        ) = primitives.eight_row_dots(left, r, q)  # fmt: skip
     if averaged:
         for r in range(n):
             factors[r] *= shares[r]
@@ -107,15 +111,27 @@ def adapt(q, matrix, average, left, right, shares, numbers, n, averaged, t):
     """
     p, k = matrix.shape
     require(q.shape[0] == p and t.shape[0] == k and left.shape[1] == p and right.shape[1] == k)
-    require(0 <= n <= left.shape[0] and n <= right.shape[0] and n <= shares.shape[0] and numbers.shape[0] == N_NUMBERS)
+    require(
+        left.shape[0] % 8 == 0
+        and 0 <= n <= left.shape[0]
+        and n <= right.shape[0]
+        and n <= shares.shape[0]
+        and numbers.shape[0] == N_NUMBERS
+    )
+    kept = numbers[KEPT] if averaged else 0.0
+    require(kept == 0.0 or (average.shape[0] == p and average.shape[1] == k))
+    _adapt(q, matrix, average, left, right, shares, kept, n, averaged, t, np.empty(k, dtype=np.float32), np.empty(n + 7))
+
+
+@leaf
+def _adapt(q, matrix, average, left, right, shares, kept, n, averaged, t, part, factors):
+    """The body of `adapt`; part (k,), float32, and factors (n + 7,) are workspace."""
     t[:] = 0.0
-    part, kept = np.empty(k, dtype=np.float32), numbers[KEPT] if averaged else 0.0
     if kept > 0.0:
-        require(average.shape[0] == p and average.shape[1] == k)
-        _add_rows(average, p, q, kept, t, part)
+        _add_rows(average, q.shape[0], q, kept, t, part)
     if kept < 1.0:
-        _add_rows(matrix, p, q, 1.0 - kept, t, part)
-    _add_terms(left, right, shares, n, q, averaged, t)
+        _add_rows(matrix, q.shape[0], q, 1.0 - kept, t, part)
+    _add_terms(left, right, shares, n, q, averaged, t, factors)
 
 
 @kernel
@@ -125,7 +141,8 @@ def unit(given, q):
     require(q.shape[0] == p)
     length = math.sqrt(primitives.sum_of_squares(given))
     for a in range(p):
-        q[a] = np.float32(given[a] / length) if length > 0.0 else 0.0
+        # As float64: Python would divide as float32.
+        q[a] = np.float32(np.float64(given[a]) / length) if length > 0.0 else 0.0
     return length
 
 
@@ -164,6 +181,18 @@ def score(D, t, inverse, s):
         s[i] *= inverse[i]
 
 
+@leaf
+def _score_with_squares(D, t, s, squares):
+    """s (m,) = the products of documents (m, k) and t (k,), and squares (m,) = their squared lengths, in one pass."""
+    m = D.shape[0]
+    for i in range(0, m - 3, 4):
+        (
+            s[i], s[i + 1], s[i + 2], s[i + 3], squares[i], squares[i + 1], squares[i + 2], squares[i + 3],
+        ) = primitives.four_row_dots_and_squares(D, i, t)  # fmt: skip
+    for i in range(m - m % 4, m):
+        s[i], squares[i] = primitives.row_dot_and_square(D, i, t)
+
+
 @kernel
 def answer(D, given, matrix, average, left, right, shares, numbers, n, averaged, s):
     """s (m,) = the scores of documents (m, k) and the vector of a query (p,), both of any length; others as for `adapt`.
@@ -176,13 +205,10 @@ def answer(D, given, matrix, average, left, right, shares, numbers, n, averaged,
     q, t = np.empty(p), np.empty(k)
     finite = math.isfinite(unit(given, q))
     adapt(q, matrix, average, left, right, shares, numbers, n, averaged, t)
-    for i in range(0, m - 1, 2):
-        s[i], s[i + 1], one, other = primitives.two_row_dots_and_squares(D, i, t)
-        s[i] *= _inverse(one)
-        s[i + 1] *= _inverse(other)
-    if m % 2:
-        s[m - 1], one = primitives.row_dot_and_square(D, m - 1, t)
-        s[m - 1] *= _inverse(one)
+    squares = np.empty(m)
+    _score_with_squares(D, t, s, squares)
+    for i in range(m):
+        s[i] *= _inverse(squares[i])
     return finite and all_finite(s)
 
 
@@ -219,7 +245,7 @@ def _write_term(q, z, square, left, right, shares, n, numbers):
     numbers[ROUNDED] += 1.01 * _UNIT * math.sqrt(square) + 2.0**-126 * z.shape[0]
 
 
-@inlined
+@leaf
 def _hinges_of_beginning(scores, update, work):
     """F of the first matrix, by its scores (m,), on the pairs of an update, whose credit is in the workspace."""
     m = scores.shape[0]
@@ -236,19 +262,16 @@ def _score_learning(D, t, q, factor, lengths, s, first):
     numbers of the documents are finite.
     """
     m = D.shape[0]
-    paired = m - m % 2
     if factor > 0.0:
-        for i in range(0, paired, 2):
-            s[i], s[i + 1], first[i], first[i + 1], lengths[i], lengths[i + 1] = primitives.two_row_double_dots_and_squares(
-                D, i, t, q
-            )
+        for i in range(0, m - 2, 3):
+            (
+                s[i], s[i + 1], s[i + 2], first[i], first[i + 1], first[i + 2], lengths[i], lengths[i + 1], lengths[i + 2],
+            ) = primitives.three_row_double_dots_and_squares(D, i, t, q)  # fmt: skip
+        for i in range(m - m % 3, m):
+            s[i], lengths[i] = primitives.row_dot_and_square(D, i, t)
+            first[i] = primitives.row_dot(D, i, q)
     else:
-        for i in range(0, paired, 2):
-            s[i], s[i + 1], lengths[i], lengths[i + 1] = primitives.two_row_dots_and_squares(D, i, t)
-    if m % 2:
-        s[paired], lengths[paired] = primitives.row_dot_and_square(D, paired, t)
-        if factor > 0.0:
-            first[paired] = primitives.row_dot(D, paired, q)
+        _score_with_squares(D, t, s, lengths)
     finite = True
     for i in range(m):
         finite &= math.isfinite(lengths[i])
@@ -321,16 +344,35 @@ def learn(
     m, k = D.shape
     p = q.shape[0]
     require(y.shape[0] == m and discounts.shape[0] >= m and n < left.shape[0] and n < right.shape[0] and n < shares.shape[0])
-    require(row.shape[0] == 10 and served.shape[0] in (0, m) and left.shape[1] == p and right.shape[1] == k)
-    require(numbers.shape[0] == N_NUMBERS)
+    require(
+        left.shape[0] % 8 == 0
+        and row.shape[0] == 10
+        and served.shape[0] in (0, m)
+        and left.shape[1] == p
+        and right.shape[1] == k
+    )
+    require(numbers.shape[0] == N_NUMBERS and matrix.shape[0] == p and matrix.shape[1] == k)
     factor = factor if numbers[BEGINNING] > 0.0 else 0.0
     require(factor == 0.0 or p == k)
     target, rule = settings(config, discounts)
-    work = workspace(m)
+    return _learn(
+        D, q, y, weight, target, rule, matrix, average, left, right, shares, numbers, n, factor, served, row, workspace(m),
+        room_for_pairs(m), np.empty(p + 3 * k + 4 * m + n + 7),
+        np.empty(k, dtype=np.float32),
+    )  # fmt: skip
+
+
+@leaf
+def _learn(
+    D, q, y, weight, target, rule, matrix, average, left, right, shares, numbers, n, factor, served, row, work, moved, room,
+    part,
+):  # fmt: skip
+    """The body of `learn`, whose workspace are the last four."""
+    m, k = D.shape
+    p = q.shape[0]
     s, c = work.reals[at.SCORES, :m], work.reals[at.CREDIT, :m]
-    room = np.empty(p + 3 * k + 4 * m)
     one, t, z, other = room[:p], room[p : p + k], room[p + k : p + 2 * k], room[p + 2 * k : p + 3 * k]
-    per_document = room[p + 3 * k :]
+    per_document, factors = room[p + 3 * k : p + 3 * k + 4 * m], room[p + 3 * k + 4 * m :]
     lengths, first, scaled, other_scaled = (
         per_document[:m], per_document[m : 2 * m], per_document[2 * m : 3 * m], per_document[3 * m :]
     )  # fmt: skip
@@ -338,13 +380,14 @@ def learn(
     if served.shape[0] > 0:
         t[:] = 0.0
     else:
-        adapt(one, matrix, average, left, right, shares, numbers, n, False, t)
+        _adapt(one, matrix, average, left, right, shares, 0.0, n, False, t, part, factors)
     finite = _score_learning(D, t, one, factor, lengths, s, first) and math.isfinite(length)
     if served.shape[0] > 0:
         copy_to(s, served)
     if length == 0.0:
         lengths[:] = 0.0
-    graded = grade_query(target, y, work)
+    levels, depth, ideal = find_grades(target, y, work)
+    graded = graded_of(m, levels, depth, ideal, work)
     if not (graded.levels >= 0 and finite and all_finite(s) and weight >= 0.0 and math.isfinite(weight)):
         return -1
     if graded.levels < 2:
@@ -371,7 +414,7 @@ def learn(
             return -1
         if factor > 0.0:
             v = work.reals[at.WEIGHTS, :m]
-            update = Update(rule.credit, graded, v, s, offset, scale, share, room_for_pairs(m))
+            update = Update(rule.credit, graded, v, s, offset, scale, share, moved)
             compared = _hinges_of_beginning(first, update, work)
     # Sums of m terms of float64, whose credits add up to twice the mass; documents have length 1.
     lost = (m + 8) * 2.0**-51 * mass

@@ -6,7 +6,10 @@ function is optimised alone. Its intermediate code, with the code of what it cal
 these as ever. Results have the same bits.
 """
 
+import contextlib
+import functools
 import operator
+from collections.abc import Iterator
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -16,8 +19,38 @@ from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler_machinery import register_pass
 from numba.core.lowering import Lower
+from numba.core.registry import cpu_target
 from numba.core.typed_passes import NativeLowering
 from numba.np.arrayobj import fix_integer_index, load_item, store_item
+
+#: Kernels of more functions are large: loops are not unrolled in them, which would double their code and the time that LLVM
+#: takes for it. They learn a query 1 to 10 per cent faster without, for code has to be read, too.
+_LARGE = 100
+
+
+def _optimise(library: JITCodeLibrary, vectorised: bool) -> None:
+    """Optimise the code of a library, without unrolling loops."""
+    tuning = llvm.create_pipeline_tuning_options(speed_level=config.OPT)  # type: ignore[attr-defined]
+    tuning.loop_unrolling = tuning.slp_vectorization = False
+    tuning.loop_vectorization = vectorised
+    builder = llvm.create_pass_builder(library._codegen._tm, tuning)
+    passes = builder.getModulePassManager()
+    passes.add_refprune_pass()
+    passes.run(library._final_module, builder)
+
+
+class _Entry(JITCodeLibrary):
+    """The machine code of a kernel that Python calls, with all that it calls."""
+
+    def _optimize_final_module(self) -> None:
+        if sum(not function.is_declaration for function in self._final_module.functions) <= _LARGE:
+            super()._optimize_final_module()
+            return
+        # As numba, which brings functions into a form first in which loops can be vectorised.
+        how = {"loop_vectorize": False, "slp_vectorize": False, "opt": 0, "cost": "cheap"}
+        passes, builder = self._codegen._module_pass_manager(**how)
+        passes.run(self._final_module, builder)
+        _optimise(self, vectorised=bool(config.LOOP_VECTORIZE))  # type: ignore[attr-defined]
 
 
 class _Library(JITCodeLibrary):
@@ -29,13 +62,8 @@ class _Library(JITCodeLibrary):
 
     def finalize(self) -> None:
         # Reference counts of arrays must go before the function is part of a larger one, where fewer of them can. Loops are
-        # unrolled and vectorised in the larger one, where more is known about them: here that would double its code.
-        tuning = llvm.create_pipeline_tuning_options(speed_level=config.OPT)  # type: ignore[attr-defined]
-        tuning.loop_unrolling = tuning.loop_vectorization = tuning.slp_vectorization = False
-        builder = llvm.create_pass_builder(self._codegen._tm, tuning)
-        passes = builder.getModulePassManager()
-        passes.add_refprune_pass()
-        passes.run(self._final_module, builder)
+        # vectorised in the larger one, where more is known about them.
+        _optimise(self, vectorised=False)
         self._finalize_dynamic_globals()
         self._finalized = True
 
@@ -73,11 +101,22 @@ _OF_NUMBERS = {
 }  # fmt: skip
 
 
+@functools.cache
+def _size_of(target_data: Any, kind: Any) -> Any:
+    return kind.get_abi_size(target_data)
+
+
 class _Lower(Lower):
     """Writes most of a kernel by a short way: elements of arrays, and sums, products and comparisons of numbers.
 
     numba would come to the same instructions after looking for slices, broadcasts and operators with constants.
     """
+
+    def init(self) -> None:
+        """What is to be known before the first instruction."""
+        super().init()
+        # numba asks for the size of each variable, for debuggers, and has LLVM parse a module for each answer.
+        self.context.get_abi_sizeof = functools.partial(_size_of, self.context.target_data)
 
     def lower_getitem(self, resty: Any, expr: Any, value: Any, index: Any, signature: Any) -> Any:
         """value[index]"""
@@ -146,14 +185,27 @@ class _Lower(Lower):
         return cgutils.get_item_pointer2(self.context, builder, data, shape, strides, array.layout, at)
 
 
-@register_pass(mutates_CFG=True, analysis_only=False)
-class _Lowering(NativeLowering):
-    _name = "online_rank_lowering"
-
+class _ShortLowering(NativeLowering):
     @property
     def lowering_class(self) -> Any:
         """What writes the intermediate code."""
         return _Lower
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _LoweringOfEntry(_ShortLowering):
+    _name: Any = "online_rank_lowering_of_entry"
+
+    def run_pass(self, state: Any) -> bool:
+        """From typed code to machine code."""
+        state.library = _Entry(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.library.enable_object_caching()
+        return bool(super().run_pass(state))
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _Lowering(_ShortLowering):
+    _name: Any = "online_rank_lowering"
 
     def run_pass(self, state: Any) -> bool:
         """From typed code to intermediate code."""
@@ -167,15 +219,66 @@ class _Lowering(NativeLowering):
         return True
 
 
+#: Steps of numba for what no kernel has: closures and comprehensions, `with`, `literally`, `literal_unroll`, and expressions of
+#: whole arrays, which are computed without the last step too.
+_UNNEEDED = {
+    "InlineClosureLikes", "MakeFunctionToJitFunction", "WithLifting", "FindLiterallyCalls", "LiteralUnroll",
+    "LiteralPropagationSubPipelinePass", "NopythonRewrites",
+}  # fmt: skip
+
+
 class Pipeline(compiler.CompilerBase):
     """The `pipeline_class` of functions that only kernels call."""
 
+    lowering: Any = _Lowering
+
     def define_pipelines(self) -> list[Any]:
-        """As numba's, except for the last step."""
+        """As numba's, except for steps without a use and for the last one."""
         passes = compiler.DefaultPassBuilder.define_nopython_pipeline(self.state)
-        passes.passes = [(_Lowering if item is NativeLowering else item, name) for item, name in passes.passes]
+        wanted = [(item, name) for item, name in passes.passes if item.__name__ not in _UNNEEDED]
+        passes.passes = [(self.lowering if item is NativeLowering else item, name) for item, name in wanted]
+        # numba would look for the lifetimes of all variables after each step. The steps that need them look themselves.
+        passes._ENFORCING = False
         passes.finalize()
         return [passes]
+
+
+class PipelineOfEntry(Pipeline):
+    """The `pipeline_class` of functions that Python calls."""
+
+    lowering: Any = _LoweringOfEntry
+
+
+@contextlib.contextmanager
+def signatures_remembered() -> Iterator[None]:
+    """Let numba look for the signature of an operator or function once for the same types, while it compiles a kernel.
+
+    It would ask all that was ever registered for `a + b`, twice at least for each sum in each kernel.
+    """
+    context = cpu_target.typing_context
+    # While a kernel that calls this one is compiled, they are remembered already.
+    if "resolve_function_type" in vars(context) or not hasattr(context, "_lookup_global"):
+        yield
+        return
+    context.resolve_function_type = functools.partial(_signature, context, {})
+    try:
+        yield
+    finally:
+        del context.resolve_function_type
+
+
+def _signature(context: Any, known: dict[Any, Any], function: Any, arguments: Any, named: Any) -> Any:
+    """The signature of a call; not remembered for functions that numba compiles for their callers."""
+    resolve, kind = type(context).resolve_function_type, context._lookup_global(function) or function
+    if named or type(kind) is not types.Function:
+        return resolve(context, function, arguments, named)
+    key = kind, tuple(arguments)
+    if key not in known:
+        found = resolve(context, function, arguments, named)
+        if found is None or getattr(kind, "_impl_keys", {}).get(found.args) is not kind.typing_key:
+            return found
+        known[key] = found
+    return known[key]
 
 
 class _Results(CompileResultCacheImpl):

@@ -8,8 +8,8 @@ import numpy as np
 
 from online_rank._kernels._jit import leaf
 
-# Runs of this length are sorted by counting before they are merged.
-_RUN = 64
+# Runs of this length are sorted by counting before they are merged; up to this length merging takes longer.
+_RUN = 128
 
 
 @leaf

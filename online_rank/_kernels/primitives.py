@@ -2,8 +2,8 @@
 trees for many documents at once, calls of functions by their address.
 
 A sum of n terms has four lanes: lane l adds the terms l, l + 4, l + 8, ..., one after the other; the remainder goes to the
-first lanes, and the sum is (lane 0 + lane 1) + (lane 2 + lane 3). Nothing is regrouped and no multiplication is fused with an
-addition, so SSE2, AVX2, AVX-512, aarch64 and numpy give the same bits, while four lanes fill a vector register.
+first lanes, and the sum is (lane 0 + lane 1) + (lane 2 + lane 3). Nothing is regrouped and no multiplication that rounds is
+fused with an addition, so SSE2, AVX2, AVX-512, aarch64 and numpy give the same bits, while four lanes fill a vector register.
 
 This file has the numpy versions, which run under NUMBA_DISABLE_JIT=1; `_intrinsics` has the compiled ones.
 """
@@ -67,6 +67,11 @@ def four_row_dots(X, i, w):
     return _sums(*(_wide(X[k]) * _wide(w) for k in range(i, i + 4)))
 
 
+def eight_row_dots(X, i, w):
+    """X_i . w and the same of the next seven rows. If X is float32, w has float32 numbers."""
+    return _sums(*(_wide(X[k]) * _wide(w) for k in range(i, i + 8)))
+
+
 def four_row_squares(X, i):
     """||X_i||^2 and the same of the next three rows."""
     return _sums(*(_wide(X[k]) * _wide(X[k]) for k in range(i, i + 4)))
@@ -78,16 +83,19 @@ def row_dot_and_square(X, i, w):
     return _sums(x * _wide(w), x * x)
 
 
-def two_row_dots_and_squares(X, i, w):
-    """X_i . w and X_(i + 1) . w, then ||X_i||^2 and ||X_(i + 1)||^2."""
-    a, b = _wide(X[i]), _wide(X[i + 1])
-    return _sums(a * _wide(w), b * _wide(w), a * a, b * b)
+def four_row_dots_and_squares(X, i, w):
+    """X_i . w and the same of the next three rows, then their squares."""
+    rows = [_wide(X[k]) for k in range(i, i + 4)]
+    return _sums(*(x * _wide(w) for x in rows), *(x * x for x in rows))
 
 
-def two_row_double_dots_and_squares(X, i, w, v):
-    """X_i . w and X_(i + 1) . w, then the same by v, then ||X_i||^2 and ||X_(i + 1)||^2."""
-    a, b, w, v = _wide(X[i]), _wide(X[i + 1]), _wide(w), _wide(v)
-    return _sums(a * w, b * w, a * v, b * v, a * a, b * b)
+def three_row_double_dots_and_squares(X, i, w, v):
+    """X_i . w and the same of the next two rows, then the same by v, then their squares.
+
+    If X is float32, v has float32 numbers.
+    """
+    rows = [_wide(X[k]) for k in range(i, i + 3)]
+    return _sums(*(x * _wide(w) for x in rows), *(x * _wide(v) for x in rows), *(x * x for x in rows))
 
 
 def fetch(X, i, n):

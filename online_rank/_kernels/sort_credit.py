@@ -8,7 +8,7 @@ from online_rank._kernels import workspace as at
 from online_rank._kernels._jit import leaf
 from online_rank._kernels.graded import list_by_level
 from online_rank._kernels.order import sort_descending
-from online_rank._kernels.vector_math import normal_quantile
+from online_rank._kernels.vector_math import TAIL, central_quantile, normal_quantile
 
 
 class Moved(NamedTuple):
@@ -22,8 +22,14 @@ class Moved(NamedTuple):
 @leaf
 def normal_scores(m, scores):
     """phi(p) = -Phi^-1((p - 3/8) / (m + 1/4)) of the 1-based positions p, to `scores` (m,). (Blom 1958.)"""
-    for p in range((m + 1) // 2):
-        scores[p] = -normal_quantile((p + 0.625) / (m + 0.25))
+    half, first = (m + 1) // 2, 0
+    while first < half and (first + 0.625) / (m + 0.25) < TAIL:
+        scores[first] = -normal_quantile((first + 0.625) / (m + 0.25))
+        first += 1
+    # A loop without a branch vectorises.
+    for p in range(first, half):
+        scores[p] = -central_quantile((p + 0.625) / (m + 0.25))
+    for p in range(half):
         scores[m - 1 - p] = -scores[p]
 
 

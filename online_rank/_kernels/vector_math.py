@@ -111,16 +111,13 @@ def tanh32(x):
     return np.copysign(e / (_TWO32 + e), x)
 
 
+#: Below it, and above one minus it, `normal_quantile` takes other approximations.
+TAIL = 0.02425
+
+
 @inner
-def normal_quantile(p):
-    """Phi^-1(p), 0 < p < 1, by the rational approximations of Acklam (2003), within 1.2e-9 relative."""
-    tail = min(p, 1.0 - p)
-    if tail < 0.02425:
-        t = np.sqrt(-2.0 * log(tail))
-        up = ((((-7.784894002430293e-03 * t - 3.223964580411365e-01) * t - 2.400758277161838) * t - 2.549732539343734) * t
-              + 4.374664141464968) * t + 2.938163982698783  # fmt: skip
-        down = (((7.784695709041462e-03 * t + 3.224671290700398e-01) * t + 2.445134137142996) * t + 3.754408661907416) * t + 1.0
-        return up / down if p < 0.5 else -up / down
+def central_quantile(p):
+    """Phi^-1(p), TAIL <= p <= 1 - TAIL, as `normal_quantile`."""
     q = p - 0.5
     r = q * q
     up = ((((-3.969683028665376e01 * r + 2.209460984245205e02) * r - 2.759285104469687e02) * r + 1.383577518672690e02) * r
@@ -128,3 +125,16 @@ def normal_quantile(p):
     down = ((((-5.447609879822406e01 * r + 1.615858368580409e02) * r - 1.556989798598866e02) * r + 6.680131188771972e01) * r
             - 1.328068155288572e01) * r + 1.0  # fmt: skip
     return q * up / down
+
+
+@inner
+def normal_quantile(p):
+    """Phi^-1(p), 0 < p < 1, by the rational approximations of Acklam (2003), within 1.2e-9 relative."""
+    tail = min(p, 1.0 - p)
+    if tail >= TAIL:
+        return central_quantile(p)
+    t = np.sqrt(-2.0 * log(tail))
+    up = ((((-7.784894002430293e-03 * t - 3.223964580411365e-01) * t - 2.400758277161838) * t - 2.549732539343734) * t
+          + 4.374664141464968) * t + 2.938163982698783  # fmt: skip
+    down = (((7.784695709041462e-03 * t + 3.224671290700398e-01) * t + 2.445134137142996) * t + 3.754408661907416) * t + 1.0
+    return up / down if p < 0.5 else -up / down

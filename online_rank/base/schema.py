@@ -186,7 +186,9 @@ class Array(Field):
             raise StateError(f"{where} has entries that are not finite")
         # Comparisons with NaN are False, so NaN passes if it is allowed.
         low, high = (np.asarray(getattr(owner, end) if isinstance(end, str) else end) for end in (self.low, self.high))
-        if ((low > -math.inf).any() and (value < low).any()) or (high < math.inf and (value > high).any()):
+        # Integers are compared by the least and the largest of them, without an array of answers.
+        small, large = (value.min(), value.max()) if dtype.kind in "iu" and not low.ndim else (value, value)
+        if ((low > -math.inf).any() and (small < low).any()) or (high < math.inf and (large > high).any()):
             least = f"{low:g}" if not low.ndim else low.tolist()
             raise StateError(f"{where} has entries outside {least} to {high:g}")
 

@@ -222,6 +222,9 @@ class QueryStep(base.Estimator):
     def _fork(self, number: int) -> None:
         """Prepare to learn part `number` of a stream while copies learn the others (`online_rank.distributed.fork`)."""
 
+    def _shed(self, base: Any, of: int) -> None:
+        """Drop what `_mix` of `of` shards, of which this is one that has learned, takes from their `base` alone."""
+
     def _mix(self, shards: Sequence[Any], base: Any) -> None:
         """Combine the state of `shards` into this step, a copy of `base`: the state of each shard before it learned its part.
 

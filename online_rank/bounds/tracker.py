@@ -388,6 +388,9 @@ class LossTracker(NestedRanker):
     def _fork(self, number: int) -> None:
         self._learner._fork(number)
 
+    def _shed(self, base: Any, of: int) -> None:
+        self._learner._shed(base._learner, of)
+
     def _mix(self, shards: Sequence[Any], base: Any) -> None:
         mix(self, shards, base)
 

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import copy
 import errno
+import gc
 import logging
 import os
 import signal
@@ -108,6 +109,9 @@ def serve(make: Callable[[], RankingService], place: Place, started: Callable[[A
     async def startup(sockets: Any = None) -> None:
         asyncio.get_running_loop().set_default_executor(pool)
         await begin(sockets)
+        # Modules and models stay: otherwise collections of garbage look at them again and again.
+        gc.collect()
+        gc.freeze()
         say(f"listening on {address}/")
         if started is not None:
             started(app)

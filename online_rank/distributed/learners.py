@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from online_rank import arguments
-from online_rank.distributed.mixing import fork, mix
+from online_rank.distributed.mixing import fork, mix, shed
 from online_rank.storage.earlier import continues
 from online_rank.storage.exchange import Exchange, exchange_at
 from online_rank.storage.files import from_bytes, to_bytes
@@ -28,8 +28,9 @@ __all__ = ["Exchange", "Learner", "Mix", "OffsetsMoved", "exchange_at", "last_mi
 _log = logging.getLogger("online_rank.distributed")
 
 _MIX = re.compile(r"([0-9]+)-mix")
-#: Seconds between two looks at the exchange; until another learner than the last one mixes; between two warnings.
-_LOOK, _GRACE, _WARN = 0.05, 5.0, 60.0
+#: Seconds between two looks at the exchange, at least and at most: a twentieth of the time waited; until another learner than
+#: the last one mixes; between two warnings.
+_LOOK, _LONGEST_LOOK, _GRACE, _WARN = 0.05, 1.0, 5.0, 60.0
 
 
 class OffsetsMoved(RuntimeError):
@@ -70,7 +71,7 @@ def last_mix(exchange: Exchange) -> Mix | None:
     OSError
         The exchange cannot be read.
     """
-    return _after(-1, exchange)
+    return _after(-1, exchange, {})
 
 
 class Learner:
@@ -132,6 +133,8 @@ class Learner:
             raise ValueError(f"number is {number}; of {of} learners the last has the number {of - 1}")
         fork(model)  # Raises for one that cannot be mixed, before anything is written.
         self.number, self.of, self.seconds, self._exchange = number, of, seconds, exchange
+        # What this learner has put in this round, by name, to decode only what others have put.
+        self._put: dict[str, tuple[bytes, Mix]] = {}
         while (found := last_mix(exchange)) is None:
             exchange.put("0-mix", Mix(0, model, {}, 0)._encoded())
         if not continues(settings_of(found.model), settings_of(model), str(exchange)):
@@ -191,7 +194,9 @@ class Learner:
             The exchange is damaged, or cannot be read or written: the same call may be tried again.
         """
         mine = {partition: offset for partition, offset in self.offsets.items() if partition % self.of == self.number}
-        self._exchange.put(self._name(self.number), Mix(0, self.model, self.offsets, self._n_learned)._encoded())
+        # If the exchange fails, the model learns on from a shorter window.
+        shed(self.model, self.served.model, self.of)
+        self._leave(self._name(self.number), Mix(0, self.model, self.offsets, self._n_learned))
         self._begin(self._ended_round())
         if any(self.offsets.get(partition) != offset for partition, offset in mine.items()):
             raise OffsetsMoved(f"{self._exchange}: another process is learner {self.number} of {self.of}, too: end one of them")
@@ -220,6 +225,7 @@ class Learner:
     def _begin(self, found: Mix) -> None:
         """Begin the round after a mix."""
         self.served, self.model = found, fork(found.model, number=self.number)
+        self._put.clear()
         self.offsets, self._n_learned = dict(found.offsets), 0
         self._began = time.monotonic()
         for name in self._exchange.names():
@@ -230,7 +236,7 @@ class Learner:
         """The mix of this round or of a later one, once there is one: who comes last makes it."""
         names = [self._name(number) for number in range(self.of)]
         began = came = warned = time.monotonic()
-        while (found := _after(self.served.round, self._exchange)) is None:
+        while (found := _after(self.served.round, self._exchange, self._put)) is None:
             there, now = self._exchange.names(), time.monotonic()
             missing = [number for number, name in enumerate(names) if name not in there]
             # Who has waited leaves it to the last one, unless that one seems to be dead.
@@ -242,36 +248,49 @@ class Learner:
                 if now >= warned + _WARN:
                     warned = now
                     _log.warning("%s: learners %s are waited for since %.0f s", self._exchange, missing, now - began)
-            time.sleep(_LOOK)
+            time.sleep(min(max(_LOOK, 0.05 * (now - began)), _LONGEST_LOOK))
         return found
 
     def _mix(self, names: list[str]) -> None:
         """Mix what all learners have learned in this round, if it is still there: others may be in the next round already."""
-        base, contents = self.served, [self._exchange.get(name) for name in names]
-        if None in contents:
+        base = self.served
+        learned = [found for name in names if (found := _got(name, 0, self._exchange, self._put)) is not None]
+        if len(learned) < self.of:
             return
-        learned = [_decoded(0, content) for content in contents if content is not None]
         offsets: dict[int, int] = {}
         for each in learned:
             offsets |= {partition: max(offset, offsets.get(partition, 0)) for partition, offset in each.offsets.items()}
         model = mix([each.model for each in learned], base.model)
         n_queries = base.n_queries + sum(each.n_queries for each in learned)
-        self._exchange.put(f"{base.round + 1}-mix", Mix(base.round + 1, model, offsets, n_queries)._encoded())
+        self._leave(f"{base.round + 1}-mix", Mix(base.round + 1, model, offsets, n_queries))
+
+    def _leave(self, name: str, what: Mix) -> None:
+        """Put a content into the exchange, which keeps it unless it has another one of this name."""
+        content = what._encoded()
+        self._exchange.put(name, content)
+        self._put[name] = content, what
 
     def _name(self, number: int) -> str:
         return f"{self.served.round}-{number}-of-{self.of}"
 
 
-def _after(number: int, exchange: Exchange) -> Mix | None:
+def _after(number: int, exchange: Exchange, put: dict[str, tuple[bytes, Mix]]) -> Mix | None:
     """The mix of the last round, if its number is above another one."""
     while True:
         last = max((int(found[1]) for found in map(_MIX.fullmatch, exchange.names()) if found), default=-1)
         if last <= number:
             return None
-        if (content := exchange.get(f"{last}-mix")) is not None:
-            return _decoded(last, content)
+        if (found := _got(f"{last}-mix", last, exchange, put)) is not None:
+            return found
 
 
-def _decoded(number: int, content: bytes) -> Mix:
+def _got(name: str, number: int, exchange: Exchange, put: dict[str, tuple[bytes, Mix]]) -> Mix | None:
+    """The content of a name, which is not decoded if this process has put it; None if the exchange lacks it."""
+    content = exchange.get(name)
+    if content is None:
+        return None
+    own, mine = put.get(name, (None, None))
+    if own == content:
+        return mine
     fields = from_bytes(content)
     return Mix(number, fields["model"], dict(map(tuple, fields["offsets"])), fields["n_queries"])

@@ -48,6 +48,13 @@ def fork(base: Any, *, number: int = 0) -> Any:
     return shard
 
 
+def shed(shard: Any, base: Any, of: int) -> None:
+    """Drop, of one of `of` forks that has learned its part, what `mix` takes from the base: then it is smaller to send."""
+    for step, before in zip(steps_of(shard), steps_of(base), strict=True):
+        if abilities_of(step).learns:
+            step._shed(before, of)
+
+
 def mix(models: Sequence[Any], base: Any = None) -> Any:
     r"""Mix several models that began alike and have each learned a part of a stream.
 

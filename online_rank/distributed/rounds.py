@@ -3,6 +3,7 @@
 import hashlib
 import os
 import time
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import astuple
@@ -16,6 +17,7 @@ from online_rank.storage import CheckpointDirectory, CheckpointError
 from online_rank.storage.files import from_bytes, to_bytes
 from online_rank.storage.tree import adopt
 from online_rank.stream.parts import parts as parts_of
+from online_rank.stream.source import ReadWarning
 from online_rank.support.progress import progress
 
 _SUMS = ("queries", "documents", "loss", "mistakes", "skipped", "measured", "counted")
@@ -92,10 +94,10 @@ def learn_files(
     run
         What maps a function over the parts of a round (`learn_rounds`).
     shards
-        Number of copies that learn in a round; a multiple of the number of workers keeps all of them busy. There are fewer if
-        the files cannot be cut into this many parts.
+        Number of copies that learn in a round; a multiple of the number of workers keeps all of them busy.
     rounds
-        Number of mixings in a pass. More of them bring the result closer to the result of one machine, and send the model more
+        Number of mixings in a pass; there are fewer, with a warning, if the files cannot be cut into `shards` x `rounds` parts.
+        More of them bring the result closer to the result of one machine, and send the model more
         often.
     passes
         Number of passes over the files.
@@ -128,6 +130,8 @@ def learn_files(
         arguments.integer(name, value, 1)
     _require_measure(measure)
     cut = parts_of(files, shards * rounds, **options)
+    if len(cut) < shards * rounds:
+        _warn_of_few(len(cut), shards, rounds)
     in_rounds = [cut[k : k + shards] for k in range(0, len(cut), shards)] * passes
     return learn_rounds(model, in_rounds, run, measure=measure, checkpoint=checkpoint, shown=progress)
 
@@ -217,6 +221,16 @@ def learn_rounds(
         shards=max(map(len, rounds), default=0),
         bytes_sent=sent,
         elapsed=time.perf_counter() - start,
+    )
+
+
+def _warn_of_few(n_parts: int, shards: int, rounds: int) -> None:
+    warnings.warn(
+        f"the files make {n_parts} of {shards} x {rounds} parts: {-(-n_parts // shards)} round(s) of at most "
+        f"{min(n_parts, shards)} shard(s). Parquet is cut between row groups only, so write smaller ones (row_group_size of "
+        "pyarrow); files that are compressed or of another format are not cut, so give more files",
+        ReadWarning,
+        stacklevel=3,
     )
 
 

@@ -1,17 +1,20 @@
 """Learning from a DataFrame on a Spark cluster (extra `spark`).
 
-Rows are packed once, in Arrow, by shard and round, and kept so on the cluster (`persist`): a shard has the queries with some
-hashes, a round the queries of a stretch of time. Each round has a column of packs, so that a job reads only its round: it maps
-them over Python workers, a shard in each, which sort them, and gathers their models. A task that is run again, after its worker
-was killed, ends with the same bits.
+Rows are packed once, in Arrow, by shard and round: a shard has the queries with some hashes, a round the queries of a stretch
+of time. Each round has a column of packs, so that a job reads only its round: it maps them over Python workers, a shard in
+each, which sort them, and gathers their models. Spark moves the packs, and keeps them on the cluster (`persist`). With a
+directory that all machines share, and in local mode, packs are written there, and Spark moves and keeps only their places. A
+task that is run again, after its worker was killed, ends with the same bits.
 """
 
 import copy
+import gc
 import itertools
 import os
 import pickle
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,8 +30,15 @@ __all__ = ["train"]
 
 #: Columns that are added: what orders queries, the shard, and a hash of what Arrow cannot sort by.
 _ORDER, _SHARD, _HASH = "online_rank order", "online_rank shard", "online_rank hash"
-#: Rows from which the roles of columns follow, rows by which the rounds are cut, and rows that are packed at once.
-_LOOKED_AT, _CUT_BY, _PACKED_AT_ONCE = 1000, 1_000_000, 1 << 17
+#: Rows from which the roles of columns follow, and rows by which the rounds are cut.
+_LOOKED_AT, _CUT_BY = 1000, 1_000_000
+#: Bytes of a pack, about, and the most that are packed at once. With larger lots the system gives new memory to each, which
+#: costs more than packing.
+_PACK, _PACKED_AT_ONCE = 1 << 18, 1 << 26
+#: Bytes of packs that the JVM gives to a Python worker at once.
+_GIVEN_AT_ONCE = 1 << 22
+#: Where Spark takes the largest size of a batch of Arrow.
+_MAX_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 _INTEGERS = ("byte", "short", "integer", "long")
 _NUMBERS = (*_INTEGERS, "float", "double", "decimal")
 _TIMES = ("timestamp", "timestamp_ntz", "date")
@@ -72,6 +82,7 @@ def train(
     measure: str | None = "ndcg@10",
     checkpoint: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
+    scratch: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> Training:
     """Teach a model from a DataFrame of Spark, a row for each document, by iterative parameter mixing.
@@ -103,6 +114,10 @@ def train(
         A directory of the driver. The model is written there after each round, and the same call resumes from it.
     progress
         Whether to show a progress bar on stderr (extra `cli`); None shows one on a terminal only.
+    scratch
+        A directory that the driver and all executors have under this path, with room for the rows. They are written there while
+        the model learns, which takes less of the processor than to move them through Spark. None for the local directory of
+        Spark in local mode, and otherwise for no directory.
     **options
         Further arguments of `online_rank.read` about columns: `features`, `exclude`, `context`, `document`, `vectors`, ....
 
@@ -139,7 +154,7 @@ def train(
     reading = {**options, "query": query, "grade": grade, "event_time": event_time, "model": copy.deepcopy(model)}
     reading.pop("exclude", None)  # Those columns are not selected.
     digest = "" if checkpoint is None else rows.digest()
-    with rows.packed() as packed:
+    with rows.packed(scratch) as packed:
         reading["features"] = read(_Batches(rows.first(packed)), **reading).plan.features
 
         def run(learn: Callable[[Any], bytes], numbered: Sequence[tuple[int, _Part]]) -> list[bytes]:
@@ -157,36 +172,65 @@ def train(
 
 
 class _Packer:
-    """Divides rows, in a Python worker, into packs of each shard and round: bytes of Arrow, which are cheap to move."""
+    """Divides rows, in a Python worker, into packs of each shard and round: bytes of Arrow, which are cheap to move.
 
-    def __init__(self, names: Sequence[str], cuts: Sequence[float], shards: int) -> None:
-        self.names, self.cuts, self.shards = names, np.array(cuts), shards
+    With a folder they are written there, and the answer has their places.
+    """
+
+    def __init__(self, names: Sequence[str], cuts: Sequence[float], shards: int, folder: str | None) -> None:
+        self.names, self.cuts, self.shards, self.folder = names, np.array(cuts), shards, folder
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        enough = min(_PACKED_AT_ONCE, _PACK * self.n_rounds * self.shards)
         waiting, n = [], 0
         for batch in batches:
             waiting.append(batch)
-            n += batch.num_rows
-            if n >= _PACKED_AT_ONCE:
+            n += batch.nbytes
+            if n >= enough:
                 yield self.packs(waiting)
                 waiting, n = [], 0
-        if n:
+        if waiting:
             yield self.packs(waiting)
 
+    @property
+    def n_rounds(self) -> int:
+        """The number of rounds."""
+        return len(self.cuts) + 1
+
     def packs(self, batches: list[Any]) -> Any:
-        """A row for each shard, with a pack for each round."""
+        """A row for each shard, with a pack for each round: pieces of one buffer."""
         import pyarrow as pa
 
         table = pa.Table.from_batches(batches).rename_columns(self.names)
         rounds = np.searchsorted(self.cuts, table[_ORDER].to_numpy(), side="right")
         parts = rounds * self.shards + table[_SHARD].to_numpy()
         table = table.drop_columns(_SHARD).take(np.argsort(parts, kind="stable"))
-        n_rounds = len(self.cuts) + 1
-        ends = np.cumsum(np.bincount(parts, minlength=n_rounds * self.shards)).tolist()
-        packs = [_pack(table.slice(first, end - first)) for first, end in itertools.pairwise([0, *ends])]
-        columns = [pa.array(packs[k * self.shards : (k + 1) * self.shards], pa.binary()) for k in range(n_rounds)]
+        ends = np.cumsum(np.bincount(parts, minlength=self.n_rounds * self.shards)).tolist()
+        sink, bounds = pa.BufferOutputStream(), [0]
+        for first, end in itertools.pairwise([0, *ends]):
+            if end > first:
+                with pa.ipc.new_stream(sink, table.schema) as stream:
+                    stream.write_table(table.slice(first, end - first))
+            bounds.append(sink.tell())
+        packs = self._pieces(sink.getvalue(), bounds)
+        columns = [packs[k * self.shards : (k + 1) * self.shards] for k in range(self.n_rounds)]
         shards = pa.array(range(self.shards), pa.int32())
-        return pa.RecordBatch.from_arrays([shards, *columns], ["shard", *map(_column, range(n_rounds))])
+        return pa.RecordBatch.from_arrays([shards, *columns], ["shard", *map(_column, range(self.n_rounds))])
+
+    def _pieces(self, content: Any, bounds: list[int]) -> Any:
+        """The pieces between bounds as an array of Arrow: their bytes, or, in a folder, their places, which are texts."""
+        import pyarrow as pa
+
+        if self.folder is None:
+            return pa.Array.from_buffers(
+                pa.binary(), len(bounds) - 1, [None, pa.py_buffer(np.array(bounds, np.int32)), content]
+            )
+        # A task that is run again writes other files.
+        number, path = tempfile.mkstemp(dir=self.folder)
+        with open(number, "wb") as file:
+            file.write(content)
+        places = (f"{begin} {end} {path}" if begin < end else "" for begin, end in itertools.pairwise(bounds))
+        return pa.array(places, pa.string())
 
 
 def _column(number: int) -> str:
@@ -195,19 +239,20 @@ def _column(number: int) -> str:
 
 def _of_round(packed: Any, number: int) -> Any:
     """The shards and packs of a round."""
-    packs = packed.select("shard", packed[_column(number)].alias("rows"))
-    return packs.where(packs["rows"].isNotNull())
+    return packed.select("shard", packed[_column(number)].alias("rows")).where("length(rows) > 0")
 
 
-def _pack(table: Any) -> bytes | None:
+def _rows_in(pack: Any) -> Any:
+    """The rows of a pack: bytes of Arrow, or the place where they are."""
     import pyarrow as pa
 
-    if not table.num_rows:
-        return None
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as stream:
-        stream.write_table(table)
-    return sink.getvalue().to_pybytes()
+    content = pack.as_buffer()
+    if pa.types.is_string(pack.type):
+        begin, end, path = pack.as_py().split(" ", 2)
+        with pa.memory_map(path) as file:
+            file.seek(int(begin))
+            content = file.read_buffer(int(end) - int(begin))
+    return pa.ipc.open_stream(content).read_all()
 
 
 def _unpacked(batches: Iterator[Any], query: str) -> Iterator[tuple[int, Any]]:
@@ -217,7 +262,7 @@ def _unpacked(batches: Iterator[Any], query: str) -> Iterator[tuple[int, Any]]:
     packs: dict[int, list[Any]] = {}
     for batch in batches:
         for shard, pack in zip(batch["shard"].to_pylist(), batch["rows"], strict=True):
-            packs.setdefault(shard, []).append(pa.ipc.open_stream(pack.as_buffer()).read_all())
+            packs.setdefault(shard, []).append(_rows_in(pack))
     for shard in sorted(packs):
         table = pa.concat_tables(packs.pop(shard)).combine_chunks()
         # By all columns, so that it does not matter how documents came.
@@ -251,6 +296,10 @@ class _Worker:
             except (TypeError, ValueError) as error:
                 answer, failed = pickle.dumps(error), True
             yield pa.RecordBatch.from_pydict({"shard": pa.array([shard], pa.int32()), "answer": [answer], "failed": [failed]})
+        if not gc.get_freeze_count():
+            # Spark collects garbage after each task: it would look each time at all that was imported for learning.
+            gc.collect()
+            gc.freeze()
 
 
 class _First:
@@ -328,22 +377,31 @@ class _Rows:
         return f"{sorted(self._types.items())} {self._n_rows} {self._rows.agg(self._F.bit_xor(self._whole)).first()[0]}"
 
     @contextmanager
-    def packed(self) -> Iterator[Any]:
-        """The rows in packs, a partition for each shard; kept on the cluster, in memory or on disk, while they are used."""
+    def packed(self, scratch: str | os.PathLike[str] | None = None) -> Iterator[Any]:
+        """The rows in packs, a partition for each shard, kept while they are used: on the cluster, or in a directory."""
+        where = scratch or _local_directory(self._rows.sparkSession)
+        with nullcontext() if where is None else tempfile.TemporaryDirectory(dir=where, prefix="online_rank-") as folder:
+            yield from self._packed(folder)
+
+    def _packed(self, folder: str | None) -> Iterator[Any]:
         names = self._rows.columns
         # `mapInArrow` takes no names with dots.
-        numbered, packer = self._rows.toDF(*(f"c{j}" for j in range(len(names)))), _Packer(names, self.cuts(), self._shards)
-        schema = ["shard int", *(f"{_column(number)} binary" for number in range(self._rounds))]
+        numbered = self._rows.toDF(*(f"c{j}" for j in range(len(names))))
+        packer = _Packer(names, self.cuts(), self._shards, folder)
+        kind = "binary" if folder is None else "string"
+        schema = ["shard int", *(f"{_column(number)} {kind}" for number in range(self._rounds))]
         packs = numbered.mapInArrow(packer, ", ".join(schema))
         if hasattr(packs, "repartitionById"):
             packs = packs.repartitionById(self._shards, "shard")
         else:  # Spark 4.0: shards may share a partition.
             packs = packs.repartition(4 * self._shards, "shard")
         try:
-            with _batches_by_rows(self._rows.sparkSession):
+            # By their number of rows alone: Spark would add up the bytes of all columns after each row.
+            with _batches(self._rows.sparkSession, 2**31 - 1):
                 packs.persist()
                 packs.count()
-            yield packs
+            with _batches(self._rows.sparkSession, _GIVEN_AT_ONCE):
+                yield packs
         finally:
             packs.unpersist()
 
@@ -369,19 +427,26 @@ class _Rows:
         return [*some.agg(F.percentile(self._of(_ORDER), shares)).first()[0]]
 
 
+def _local_directory(session: Any) -> str | None:
+    """The directory of Spark for scratch, if driver and executors are on one machine."""
+    context = getattr(session, "sparkContext", None)  # Spark Connect has none.
+    if context is None or not context.master.startswith("local"):
+        return None
+    return str(context.getConf().get("spark.local.dir", tempfile.gettempdir())).split(",")[0]
+
+
 @contextmanager
-def _batches_by_rows(session: Any) -> Iterator[None]:
-    """Batches of Arrow are cut by their number of rows alone: Spark would add up the bytes of all columns after each row."""
-    name = "spark.sql.execution.arrow.maxBytesPerBatch"
-    before = session.conf.get(name, None)
-    session.conf.set(name, str(2**31 - 1))
+def _batches(session: Any, most: int) -> Iterator[None]:
+    """Within it Spark gives Python workers batches of at most this number of bytes."""
+    before = session.conf.get(_MAX_BYTES, None)
+    session.conf.set(_MAX_BYTES, str(most))
     try:
         yield
     finally:
         if before is None:
-            session.conf.unset(name)
+            session.conf.unset(_MAX_BYTES)
         else:
-            session.conf.set(name, before)
+            session.conf.set(_MAX_BYTES, before)
 
 
 def _types_of(dataframe: Any) -> dict[str, str]:

@@ -19,6 +19,8 @@ from online_rank.measures.learned import measure as parse_measure
 
 __all__ = ["BilinearLearner", "inverse_lengths", "unit_vector"]
 
+#: The vector of a query without one, whose score is linear in the document.
+ALONE = np.ones(1, dtype=np.float32)
 _NONE = np.empty(0)
 #: What learning changes.
 _CHANGED = "_matrix", "_average", "_left", "_right", "_shares", "_numbers", "_n_terms"
@@ -134,7 +136,8 @@ class BilinearLearner(base.Base):
     @property
     def shape(self) -> tuple[int, int]:
         """p, the dimensions of queries, and k, the dimensions of documents; (0, 0) before the first query."""
-        return self._matrix.shape[0], self._matrix.shape[1]
+        p, k = self._matrix.shape
+        return p, k
 
     @property
     def mass(self) -> float:
@@ -260,6 +263,7 @@ class BilinearLearner(base.Base):
         """
         if not self._matrix.size:
             self.begin(len(vector), D.shape[1])
+        row[9] = np.nan
         if not self._learn_term(D, vector, y, w, row, served):
             return False
         if self._n_terms == kernels.TERMS:
@@ -276,6 +280,7 @@ class BilinearLearner(base.Base):
     def _learn_term(
         self, D: np.ndarray, vector: np.ndarray, y: np.ndarray, w: float, row: np.ndarray, served: np.ndarray
     ) -> bool:
+        """Learn one query in a kernel; `row` ends in NaN, unless the kernel has learned it."""
         try:
             added = kernels.learn(
                 D, vector, y, w, discounts(len(y)), self._config, self._matrix, self._average, self._left, self._right,

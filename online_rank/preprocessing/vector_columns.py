@@ -15,7 +15,7 @@ from online_rank.base.growth import GROWTH
 from online_rank.base.schema import Array, Count, Derived, DictOf, Integer, Nested, Schema, Text
 from online_rank.base.undo import Undo, record_state
 from online_rank.limits import MAX_DIMENSIONS
-from online_rank.preprocessing.bilinear import BilinearLearner, inverse_lengths, unit_vector
+from online_rank.preprocessing.bilinear import ALONE, BilinearLearner, inverse_lengths, unit_vector
 from online_rank.preprocessing.position_credit import POSITIONS, credit_of_clicks, no_clicks
 from online_rank.query import Block
 from online_rank.query.blocks import document_name
@@ -27,8 +27,8 @@ __all__ = ["COSINE", "LEARNED", "LINEAR", "RECENT", "VectorColumns", "columns_of
 COSINE, LEARNED, RECENT, LINEAR = "cosine", "learned", "recent", "linear"
 #: The most vectors of a model, the most lengths of each that are counted, and of all vectors that are none of the model.
 _MOST_VECTORS, _MOST_LENGTHS, _MOST_OTHERS = 16, 8, 32
-#: The vector of a query without one.
-_ALONE = np.ones(1, dtype=np.float32)
+#: The vector of a query without one, scaled to length 1.
+_UNIT = ALONE.astype(np.float64)
 #: Follows the name of a vector where lengths of the vectors of queries are counted.
 _OF_QUERY = "\x1f"
 
@@ -233,8 +233,8 @@ class VectorColumns(base.Base):
             given.append(Given(learned, D, rows, vector))
         # What all queries like, also where a user has a taste.
         alone = self._learners.get(linear)
-        columns[linear] = rows, np.zeros(len(D)) if alone is None else alone.scores(D, inverse, _ALONE.astype(np.float64))
-        given.append(Given(linear, D, rows, _ALONE))
+        columns[linear] = rows, np.zeros(len(D)) if alone is None else alone.scores(D, inverse, _UNIT)
+        given.append(Given(linear, D, rows, ALONE))
 
     def learn(self, query: Block, read: Read) -> None:
         """Learn one query that was `read`, with grades or clicks; the caller undoes it if it raises.

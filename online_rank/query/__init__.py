@@ -32,7 +32,9 @@ from online_rank.query.forms import answer_in_kind as answer_in_kind
 from online_rank.query.forms import feature_dicts as feature_dicts
 from online_rank.query.forms import in_form as in_form
 from online_rank.query.forms import plain_array as plain_array
+from online_rank.query.forms import plain_grades as plain_grades
 from online_rank.query.forms import plain_query as plain_query
+from online_rank.query.forms import plain_vectors as plain_vectors
 from online_rank.query.forms import read_query as read_query
 from online_rank.query.grades import MAX_GRADE, Feedback
 from online_rank.query.grades import as_feedback as as_feedback

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from online_rank._kernels.arrays import all_finite
+from online_rank._kernels.json_rows import read_rows
 from online_rank.limits import MAX_FEATURES
 from online_rank.query.blocks import ONE, Block, single
 from online_rank.query.forms import as_floats, flat
@@ -48,19 +49,32 @@ class Columns(Mapping[str, dict[str, Any]]):
 
     def __init__(self, features: Sequence[str], documents: Sequence[str], rows: Sequence[Sequence[Any]] | np.ndarray) -> None:
         self.features, self._rows = tuple(features), rows
-        self._places = {document: i for i, document in enumerate(documents)}
+        self._places = dict(zip(documents, range(len(documents)), strict=True))
         for what, names, different in (("features", features, {*features}), ("documents", documents, self._places)):
             if len(different) < len(names):
                 twice = Counter(names).most_common(1)[0][0]
                 raise ValueError(f"{what} has {twice[:100]!r} twice")
         if len(rows) != len(documents):
             raise ValueError(f"rows has {len(rows)} rows, but documents has {len(documents)} ids: one row a document")
-        if {*map(len, rows)} - {len(features)}:
+        if ({rows.shape[1]} if isinstance(rows, np.ndarray) else {*map(len, rows)}) - {len(features)}:
             document, row = next(pair for pair in zip(documents, rows, strict=True) if len(pair[1]) != len(features))
             raise ValueError(
                 f"the row of document {document[:100]!r} has {len(row)} values, but features has {len(features)} names: null "
                 "is a missing value"
             )
+
+    @staticmethod
+    def numbers_in(text: bytes | memoryview, features: Sequence[str], documents: Sequence[str]) -> np.ndarray | None:
+        """Rows of numbers in valid JSON, float64 (m, d), without an object for each.
+
+        None if they have another shape, if some are no numbers or need exact conversion, or if names have to be looked at.
+        """
+        shape = len(documents), len(features)
+        # Each number takes two bytes or more: the array is no larger than what has come allows.
+        if not (0 < 2 * shape[0] * shape[1] <= len(text) and shape[1] <= MAX_FEATURES and are_nfc(tuple(features))):
+            return None
+        X = np.empty(shape)
+        return X if read_rows(np.frombuffer(text, np.uint8), X) else None
 
     def without(self, name: str) -> set[str]:
         """The documents that lack a feature."""
@@ -107,7 +121,7 @@ class Columns(Mapping[str, dict[str, Any]]):
     def _floats(self, categories: bool, missing: Callable[[], bool]) -> np.ndarray | None:
         """The values as float64 (m, d); None if some are no numbers."""
         if isinstance(self._rows, np.ndarray):
-            return self._rows.astype(np.float64)
+            return np.asarray(self._rows, np.float64)
         cells, convert = flat(self._rows), numbers if categories else as_floats
         X = convert(cells)
         if X is None and missing():

@@ -148,17 +148,14 @@ def read_query(
     return _new(Block, (X, feedback, offsets, weights, ids, names, scores, form, None, None, context, times, None))
 
 
-def plain_array(x: Any, n_features: int, ndim: int = 2) -> np.ndarray | None:
-    """A view of a query that is an array (m, n_features) and needs no conversion; None for any other.
-
-    With `ndim` 1 it is a vector of the query.
-    """
+def plain_array(x: Any, n_features: int) -> np.ndarray | None:
+    """A view of a query that is an array (m, n_features) and needs no conversion; None for any other."""
     if type(x) is not _ARRAY:
         return None
     # Another thread may change the shape and the type of the caller's array, also after they were checked.
     x = x[...]
     kind, shape = x.dtype, x.shape
-    plain = (kind is _FLOAT64 or kind is _FLOAT32) and len(shape) == ndim and shape[-1] == n_features and x.flags.c_contiguous
+    plain = (kind is _FLOAT64 or kind is _FLOAT32) and len(shape) == 2 and shape[1] == n_features and x.flags.c_contiguous
     return x if plain else None
 
 
@@ -177,6 +174,24 @@ def plain_query(x: Any, y: Any, n_features: int) -> Block | None:
     ):
         return plain_block(x, y, m)
     return None
+
+
+def plain_vectors(x: Any, q: Any, shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray] | None:
+    """Documents (m, k) and the vector of a query (p,) that are float32 and need no conversion, as views; None for any other."""
+    if type(x) is not _ARRAY or type(q) is not _ARRAY:
+        return None
+    x, q = x[...], q[...]
+    (p, k), lengths = shape, x.shape
+    fits = x.dtype is _FLOAT32 and q.dtype is _FLOAT32 and len(lengths) == 2 and lengths[1] == k and q.shape == (p,)
+    return (x, q) if fits and x.flags.c_contiguous and q.flags.c_contiguous else None
+
+
+def plain_grades(y: Any, m: int) -> np.ndarray | None:
+    """m grades that need no conversion, as a view; None for any other."""
+    if type(y) is not _ARRAY:
+        return None
+    y = y[...]
+    return y if y.dtype is _INT64 and y.shape == (m,) and y.flags.c_contiguous else None
 
 
 def answer_in_kind(scores: np.ndarray, block: Block | None) -> list[float] | dict[Hashable, float]:

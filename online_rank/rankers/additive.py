@@ -616,6 +616,10 @@ class AdditiveRanker(CurvedRanker):
         if self._trees is not None:
             self._trees.fork(number)
 
+    def _shed(self, base: Any, of: int) -> None:
+        if self._trees is not None:
+            self._trees = self._trees.shed(base._n_queries, of)
+
     def _mix(self, shards: Sequence[Any], base: Any) -> None:
         mix(self, shards, base)
 

@@ -2,6 +2,7 @@
 
 import copy
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -69,6 +70,11 @@ def most_trees(trees: int, n_features: int) -> int:
 def most_documents(n_features: int) -> int:
     """How many documents the window may have."""
     return min(_MOST_DOCUMENTS, _MOST_BYTES // (n_features + _OF_DOCUMENT))
+
+
+def most_queries(n_features: int) -> int:
+    """How many queries the window may have."""
+    return max(most_documents(n_features) // _DOCUMENTS_OF_QUERY, 1)
 
 
 class GrowingTrees(base.Base):
@@ -268,6 +274,18 @@ class GrowingTrees(base.Base):
         self._trees[:, leaves.BORN] %= OF_SHARD
         self._integers[window.N_GROWN] = self.n_grown + number * OF_SHARD
 
+    def shed(self, first_query: int, of: int) -> "GrowingTrees":
+        """What a mix of `of` shards takes: no tree that is growing, and of the window the last queries from a number on."""
+        made, d = copy.copy(self), len(self._bins)
+        made._start_again()
+        made._integers = made._integers[: splitting.CHOSEN]
+        made._sample, made._packed, made._listed = np.zeros((1, 0), np.uint8), np.zeros(0, np.int64), np.zeros(0, np.int16)
+        rows = self.rows_of_queries()
+        # No mix takes more, unless shards are of different length: then it takes older queries of the base.
+        is_last = np.cumsum(rows[::-1, window.SIZE])[::-1] <= most_documents(d) // of
+        made.fill([(self, row) for row in rows[is_last & (rows[:, window.NUMBER] >= first_query)]])
+        return made
+
     def keep_only(self, kept: np.ndarray) -> None:
         """Keep only some features, in ascending order: nodes that split by another one send all documents left."""
         to = np.full(len(self._bins), -1)
@@ -283,10 +301,13 @@ class GrowingTrees(base.Base):
         self._start_again()
 
     def arranged(self, order: np.ndarray) -> "GrowingTrees":
-        """A copy whose feature j was feature `order[j]`, without the tree that is growing."""
-        made, to = copy.deepcopy(self), np.argsort(order)
-        made._bins = np.ascontiguousarray(self._bins[order])
+        """A copy for mixing whose feature j was feature `order[j]`, without the tree that is growing; it shares what stays."""
+        made, to = copy.copy(self), np.argsort(order)
+        if (np.diff(order) != 1).any():
+            made._bins = np.ascontiguousarray(self._bins[order])
+        made._numbers = self._numbers.copy()
         made._numbers[splitting.USES :] = self._numbers[splitting.USES :][order]
+        made._splits = self._splits.copy()
         made._splits[:, : leaves.N_NODES] = to[self._splits[:, : leaves.N_NODES]] if len(to) else 0
         made._start_again()
         return made
@@ -308,14 +329,27 @@ class GrowingTrees(base.Base):
         self._integers[splitting.NEW : splitting.BEST] = 0
         self._integers[[splitting.SAMPLED, splitting.COLUMNS, splitting.SMALLER, splitting.LISTED]] = 0
 
-    def add_query(self, bins: np.ndarray, given: np.ndarray, target: np.ndarray, weight: float, number: float) -> None:
-        """Add a query to the window, where there is room: bins (d, m), scores and targets (m,)."""
-        at, k, m = int(self._integers[window.HEAD]), int(self._integers[window.COUNT]), len(given)
-        self._bins[:, at : at + m] = bins
-        self._documents[:, at : at + m] = given, target
-        self._queries[k] = at, m, weight, number
-        self._integers[[window.COUNT, window.PUSHED]] += 1
-        self._integers[[window.HEAD, window.HELD]] += m
+    def rows_of_queries(self) -> np.ndarray:
+        """The rows of the window's queries, the oldest first."""
+        first, count = self._integers[[window.FIRST, window.COUNT]]
+        rows: np.ndarray = self._queries[(first + np.arange(count)) % max(len(self._queries), 1)]
+        return rows
+
+    def fill(self, queries: Sequence[tuple["GrowingTrees", np.ndarray]]) -> None:
+        """Replace the window by queries of the windows of others, the oldest first: whose, and their rows."""
+        rows, d = np.array([row for _, row in queries]).reshape(-1, window.N_OF_QUERY), len(self._bins)
+        stops = np.cumsum(rows[:, window.SIZE]).astype(np.int64)
+        held = int(stops[-1]) if queries else 0
+        room = min(most_documents(d), held + _ASIDE) if queries else 0
+        self._bins = np.zeros((d, room), dtype=np.uint8)
+        self._documents = np.zeros((window.N_OF_DOCUMENT, room), dtype=np.float32)
+        for (one, row), stop in zip(queries, stops.tolist(), strict=True):
+            at, m = int(row[window.START]), int(row[window.SIZE])
+            self._bins[:, stop - m : stop] = one._bins[:, at : at + m]
+            self._documents[:, stop - m : stop] = one._documents[:, at : at + m]
+        rows[:, window.START] = stops - rows[:, window.SIZE]
+        self._queries = rows
+        self._integers[: window.HELD + 1] = 0, len(rows), held, len(rows), held
 
     def make_room(self, n_documents: int, trees: int) -> None:
         """Give the next query room, and the next tree."""
@@ -323,13 +357,12 @@ class GrowingTrees(base.Base):
         # One look at the integers: each takes longer than all that follows.
         counts = self._integers[: splitting.AT].tolist()
         head, most, documents, queries = counts[window.HEAD], most_documents(d), room, len(self._queries)
-        most_queries = max(most // _DOCUMENTS_OF_QUERY, 1)
         if head + n_documents > room and room < most:
             more = room // 2 if room < _SMALL else room
             documents = min(most, max(room + more, head + n_documents, _FIRST_DOCUMENTS) + _ASIDE)
         # What soon needs more room, too, gets it now: copying takes longer than a query.
-        if counts[window.COUNT] >= (queries if documents == room else queries // 2) and queries < most_queries:
-            queries = min(most_queries, max(2 * queries, _FIRST_QUERIES))
+        if counts[window.COUNT] >= (queries if documents == room else queries // 2) and queries < most_queries(d):
+            queries = min(most_queries(d), max(2 * queries, _FIRST_QUERIES))
         if (documents, queries) != (room, len(self._queries)):
             self._rearrange(documents, queries)
         # At first about a tree for each query, so that many models of few queries are small.

@@ -11,6 +11,7 @@ from online_rank._kernels.hedge import LARGEST_WEIGHT
 from online_rank.base import share_lock
 from online_rank.base.kinds import Kinds
 from online_rank.rankers.curved import n_curves
+from online_rank.rankers.fading import left_after
 from online_rank.rankers.hedge import LEAST
 from online_rank.rankers.mixed_trees import mix_trees
 from online_rank.rankers.weighed_levels import let_excess_leave
@@ -43,14 +44,18 @@ def mix(mixed: Any, shards: Sequence[Any], base: Any) -> None:
 def _mix_curves(mixed: Any, shards: Sequence[Any], base: Any) -> None:
     """Mix the curves of the shards.
 
-    Maps are pooled, weights and Hessians averaged; encodings, counters, losses and accounts add up. The base counts once.
+    Maps are pooled. Weights and Hessians are averaged, each shard by the queries that it has learned. Encodings, counters,
+    losses and accounts add up, and the base counts once.
     """
     if any(one.members != base.members for one in (mixed, *shards)):
         raise ValueError("some of the AdditiveRankers have the members of an earlier version, and others have the present ones")
     mixed._add_curves()
     before, *learned = (_in_columns_of(mixed, one) for one in (base, *shards))
     mixed._front._mix([one._front for one in learned], base._front)
-    _average(mixed, learned)
+    shares = _shares([shard._n_queries - base._n_queries for shard in shards])
+    mixed._weights = _mean([one._weights for one in learned], shares)
+    for name in ("_plain", "_marginals", "_curvatures"):
+        setattr(mixed, name, _mean([getattr(one, name) for one in learned], shares))
     for name in ("_sums", "_losses", "_account", "_numbers"):
         began = getattr(before, name)
         setattr(mixed, name, began + sum((getattr(one, name) - began for one in learned), np.zeros_like(began)))
@@ -60,22 +65,24 @@ def _mix_curves(mixed: Any, shards: Sequence[Any], base: Any) -> None:
     mixed._sums[:, :, 1] = np.maximum(mixed._sums[:, :, 1], 0.0)
     mixed._numbers = np.maximum(mixed._numbers, 0.0)
     # What fades counts as on one machine.
-    fading = slice(kernels.AVERAGES, kernels.STRAIGHTS)
-    mixed._numbers[fading] = _mean([one._numbers[fading] for one in learned])
-    mixed._scales = _mean([one._scales for one in learned])
+    fading = slice(kernels.NUMBERS, kernels.STRAIGHTS)
+    mixed._numbers[fading] = _mean([one._numbers[fading] for one in learned], shares)
+    for h in range(2):
+        _mix_averages(mixed, learned, before, h)
+    mixed._scales = _mean([one._scales for one in learned], shares)
     missed = np.max([one._places[:, 1] for one in learned], axis=0) >= 0
     mixed._places[missed & (mixed._places[:, 1] < 0), 1] = kernels.WANTED
     mixed._decide_signs()
     mixed._decide_places()
     places, d = mixed._places, len(mixed._pending)
     grams, pending = zip(*(_in_places(one, one._gram, one._pending, places, d) for one in learned), strict=True)
-    mixed._gram, mixed._pending = _mean(grams), _mean(pending)
+    mixed._gram, mixed._pending = _mean(grams, shares), _mean(pending, shares)
     if mixed._plain.shape[1]:
         grams, moments = zip(*(_in_places(one, one._slow_gram, one._left, places, d) for one in learned), strict=True)
-        mixed._slow_gram, mixed._left = _mean(grams), _mean(moments)
+        mixed._slow_gram, mixed._left = _mean(grams, shares), _mean(moments, shares)
     _mix_words(mixed, shards, base)
     if mixed._trees is not None:
-        mixed._trees = mix_trees([one._trees for one in learned], before._trees, mixed.trees, base._n_queries)
+        mixed._trees = mix_trees([one._trees for one in learned], before._trees, shares, mixed.trees, base._n_queries)
         mixed._trees.draw(mixed.seed, mixed._n_queries)
 
 
@@ -102,7 +109,8 @@ def _mix_vectors(mixed: Any, shards: Sequence[Any], base: Any) -> None:
 
 def _in_columns_of(mixed: Any, other: Any) -> Any:
     """A copy of another ranker with the features of the mixed one, in its order."""
-    made = copy.deepcopy(other)
+    # Of trees nothing is changed in place, and their windows are large.
+    made = copy.deepcopy(other, {id(other._trees): copy.copy(other._trees)})
     made._reader.meet_features_of(made, [mixed])
     made._add_curves()
     order = np.arange(mixed._n_features) if mixed._columns is None else made._columns.of(mixed._columns.names)
@@ -114,15 +122,30 @@ def _in_columns_of(mixed: Any, other: Any) -> Any:
     return made
 
 
-def _average(mixed: Any, learned: Sequence[Any]) -> None:
-    """Average the weights of the members; averages count as many vectors as are in them."""
-    mixed._weights = _mean([one._weights for one in learned])
-    for name in ("_plain", "_marginals", "_curvatures"):
-        setattr(mixed, name, _mean([getattr(one, name) for one in learned]))
-    counts = [one._numbers[kernels.AVERAGES : kernels.NUMBERS] for one in learned]
-    sums = sum((n * one._weights[:, :, 1:3] for n, one in zip(counts, learned, strict=True)), np.zeros(1))
-    total = np.maximum(sum(counts, np.zeros(2)), 1e-300)
-    mixed._weights[:, :, 1:3] = sums / total
+def _shares(n_queries: Sequence[int]) -> np.ndarray:
+    """The shares of shards that have learned as many queries: who has learned little, or nothing, holds up nobody."""
+    return np.full(len(n_queries), 1.0 / len(n_queries)) if not any(n_queries) else np.array(n_queries) / sum(n_queries)
+
+
+def _mix_averages(mixed: Any, learned: Sequence[Any], before: Any, h: int) -> None:
+    """Mix the averages of weights with half-life h: what the base had fades by the queries of all, and counts once."""
+    number, place = kernels.AVERAGES + h, 1 + h
+    left, left_by_all = [_left(one, before, h) for one in learned], _left(mixed, before, h)
+    had, total = before._numbers[number], before._weights[:, :, place] * before._numbers[number]
+    own = sum(one._numbers[number] - f * had for one, f in zip(learned, left, strict=True))
+    vectors = sum(one._numbers[number] * one._weights[:, :, place] - f * total for one, f in zip(learned, left, strict=True))
+    # As many vectors as one machine would have after these queries: their sum, less by how much they fade.
+    gone = sum(1.0 - f for f in left)
+    scale = (1.0 - left_by_all) / gone if gone > 0.0 else 1.0
+    mixed._numbers[number] = left_by_all * had + scale * own
+    mixed._weights[:, :, place] = (left_by_all * total + scale * vectors) / max(mixed._numbers[number], 1e-300)
+
+
+def _left(one: Any, before: Any, h: int) -> float:
+    """What is left of the averages that a ranker began with."""
+    if seconds := one._seconds[h]:
+        return left_after(max(one._at - before._at, 0.0), seconds) if before._at is not None else 0.0
+    return float(one._keep[0, h] ** (one._n_queries - before._n_queries))
 
 
 def _in_places(one: Any, gram: np.ndarray, vector: np.ndarray, places: np.ndarray, d: int) -> tuple[np.ndarray, np.ndarray]:
@@ -135,6 +158,6 @@ def _in_places(one: Any, gram: np.ndarray, vector: np.ndarray, places: np.ndarra
     return whole[np.triu_indices(d)], np.append(vector, 0.0)[own]
 
 
-def _mean(arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """The mean of arrays, added up in their order."""
-    return sum(arrays[1:], arrays[0]) / len(arrays)
+def _mean(arrays: Sequence[np.ndarray], shares: np.ndarray) -> np.ndarray:
+    """The mean of arrays by their shares, added up in their order."""
+    return sum((share * one for share, one in zip(shares, arrays, strict=True)), np.zeros(1))

@@ -13,16 +13,14 @@ from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Count, Nested, Schema
 from online_rank.base.undo import all_or_nothing
 from online_rank.feedback.policies import Policy, require_policy
-from online_rank.preprocessing.bilinear import BilinearLearner, unit_vector
+from online_rank.preprocessing.bilinear import ALONE, BilinearLearner, unit_vector
 from online_rank.preprocessing.position_credit import POSITIONS, credit_of_clicks, no_clicks
-from online_rank.query import Block, plain_array, plain_query
+from online_rank.query import Block, plain_grades, plain_vectors
 from online_rank.query.embeddings import as_vector, stacked, without_vectors
 from online_rank.rankers.exploring import BEGUN
 
 __all__ = ["VectorRanker"]
 
-#: The vector of a query without one, whose score is linear in the document.
-_ALONE = np.ones(1, dtype=np.float32)
 _FLOAT32 = np.dtype(np.float32)
 #: The round of a query that is not learned yet.
 _UNWRITTEN = np.full((1, len(Round._fields)), np.nan)
@@ -167,21 +165,25 @@ class VectorRanker(Ranker):
     #: Learning replaces arrays.
     _changes_in_place = False
 
-    def _plain_vector(self, context: Any) -> np.ndarray | None:
-        """A view of the vector of a query, if it is a float32 array that fits, and nothing else is in the context."""
-        p = self._learner.shape[0]
-        vector = context.get(self.vector) if p and type(context) is dict and len(context) == 1 else None
-        plain = plain_array(vector, p, ndim=1)
-        return plain if plain is not None and plain.dtype is _FLOAT32 else None
+    def _plain_vectors(self, x: Any, context: Any) -> tuple[np.ndarray, np.ndarray] | None:
+        """The vectors of documents and of their query, as `plain_vectors`, if nothing else is in the context."""
+        shape = self._learner.shape
+        if not shape[0] or type(context) is not dict or len(context) != 1:
+            return None
+        return plain_vectors(x, context.get(self.vector), shape)
 
     def _learn_plain(self, x: Any, y: Any, context: Any) -> bool:
         """Learn a query of weight 1 whose arrays need no conversion. Returns false, and changes nothing, for any other."""
-        block, vector = plain_query(x, y, self._learner.shape[1]), self._plain_vector(context)
-        if block is None or vector is None or block.X.dtype is not _FLOAT32:
+        given = self._plain_vectors(x, context)
+        if given is None:
+            return False
+        D, vector = given
+        grades = plain_grades(y, len(D))
+        if grades is None:
             return False
         row = _UNWRITTEN.copy()
         try:
-            learned = self._learner.learn_plain(block.X, vector, block.y, row[0])
+            learned = self._learner.learn_plain(D, vector, grades, row[0])
         except BaseException:
             # An interrupt, before the kernel or after it.
             if row[0, -1] == row[0, -1]:
@@ -194,9 +196,9 @@ class VectorRanker(Ranker):
     def _answer(self, x: Any, context: Any, at: Any) -> tuple[np.ndarray, Block | None]:
         scores = None
         with self._lock:
-            X = plain_array(x, self._learner.shape[1])
-            if X is not None and X.dtype is _FLOAT32 and at is None and (vector := self._plain_vector(context)) is not None:
-                scores = self._learner.answer(X, vector)
+            given = self._plain_vectors(x, context) if at is None else None
+            if given is not None:
+                scores = self._learner.answer(*given)
         return super()._answer(x, context, at) if scores is None else (scores, None)
 
     @property
@@ -299,13 +301,13 @@ class VectorRanker(Ranker):
             )
         if p and q is not None and len(q) != p:
             raise ValueError(f"context[{self.vector!r}] has {len(q)} dimensions, and {p} elsewhere")
-        vector, inverse = _ALONE if q is None else np.ascontiguousarray(q), np.empty(len(D))
+        vector, inverse = ALONE if q is None else np.ascontiguousarray(q), np.empty(len(D))
         if not kernels.norms(D, inverse):
             _raise_for_odd(query.X, D)
         return _Given(D, inverse, rows, vector, unit_vector(vector), query.n_documents)
 
     def _learner_of(self, given: _Given) -> BilinearLearner:
-        return self._linear if given.vector is _ALONE else self._learner
+        return self._linear if given.vector is ALONE else self._learner
 
     def _scores(self, given: _Given, averaged: bool = True) -> np.ndarray:
         """The scores of all documents of a query."""

@@ -17,12 +17,13 @@ the JSON lines of `online-rank stream`; `/rank` and `/learn` take all kinds.
 """
 
 import asyncio
+import functools
 import logging
 import re
 import time
 import types
 import urllib.parse
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -64,6 +65,19 @@ def is_local(headers: Iterable[tuple[bytes, bytes]]) -> bool:
         if name == b"host" and (host is not None or (host := _HOST.fullmatch(value)) is None):
             raise Refused(400, "the header Host is not a host and the digits of a port, once (RFC 9110, section 7.2)")
     return host is None or host[1].lower() in _LOCAL
+
+
+def _require_described(headers: Mapping[bytes, bytes], most: int, kinds: Sequence[bytes]) -> None:
+    """Raise Refused if headers announce a body of another media type, of unknown length, or of too many bytes."""
+    # Browsers send these types to another site only after a preflight request, which this server refuses.
+    if headers.get(b"content-type", b"").partition(b";")[0].strip().lower() not in kinds:
+        raise Refused(415, f"the request must have the header Content-Type: {b' or '.join(kinds).decode()}")
+    length = headers.get(b"content-length", b"")
+    if not length.isdigit():
+        # Chunks may be of one byte each, which takes seconds of parsing for every megabyte.
+        raise Refused(411, "the request must give its length: Content-Length")
+    if int(length[:20]) > most:
+        raise Refused(413, f"a request of more than {most} bytes")
 
 
 class Exchange(Trace):
@@ -114,15 +128,7 @@ class Exchange(Trace):
         """
         if self.scope["method"] != "POST":
             raise Refused(405, f"{self.path} takes POST", ((b"allow", b"POST"),))
-        # Browsers send these types to another site only after a preflight request, which this server refuses.
-        if self.headers.get(b"content-type", b"").partition(b";")[0].strip().lower() not in kinds:
-            raise Refused(415, f"the request must have the header Content-Type: {b' or '.join(kinds).decode()}")
-        length = self.headers.get(b"content-length", b"")
-        if not length.isdigit():
-            # Chunks may be of one byte each, which takes seconds of parsing for every megabyte.
-            raise Refused(411, "the request must give its length: Content-Length")
-        if int(length[:20]) > most:
-            raise Refused(413, f"a request of more than {most} bytes")
+        _require_described(self.headers, most, kinds)
         coming: Any = self.receive()
         message = None
         if type(coming) is types.CoroutineType:
@@ -287,26 +293,75 @@ class RankingApp:
             await self._serve(exchange)
             if exchange.sent is not None:
                 await exchange.sent()
-            seconds = time.perf_counter() - exchange.began
-            if exchange.status:  # Its client has waited for an answer.
-                figures.requests.append((exchange.path, exchange.status, seconds))
-                if len(figures.requests) >= MOST_UNCOUNTED:
-                    figures.count()
-            if _log.isEnabledFor(logging.DEBUG):
-                path = urllib.parse.quote(exchange.path)
-                _log.debug("%s %s: %d after %.1f ms", scope["method"], path, exchange.status, 1e3 * seconds)
+            self._count(scope["method"], exchange.path, exchange.status, exchange.began)
         except ConnectionResetError:
             return
         finally:
             figures.n_in_flight -= is_counted
             exchange.is_answered = True
 
+    def _count(self, method: str, path: str, status: int, began: float) -> None:
+        """Count a request whose answer was sent; 0 for a client that has left."""
+        seconds, figures = time.perf_counter() - began, self.figures
+        if status:  # Its client has waited for an answer.
+            figures.requests.append((path, status, seconds))
+            if len(figures.requests) >= MOST_UNCOUNTED:
+                figures.count()
+        if _log.isEnabledFor(logging.DEBUG):
+            _log.debug("%s %s: %d after %.1f ms", method, urllib.parse.quote(path), status, 1e3 * seconds)
+
+    def at_once(
+        self, headers: Sequence[tuple[bytes, bytes]], query: bytes, body: bytes, began: float
+    ) -> tuple[bytes, Callable[[], None]] | None:
+        """The answer to a request to rank that has come whole, if nothing has to be waited for, and nothing is refused.
+
+        Parameters
+        ----------
+        headers, query, body
+            The headers, the query string and the body of a POST request for `/rank`.
+        began
+            When its first byte came.
+
+        Returns
+        -------
+        The answer as HTTP/1.1 sends it, and a function that counts it, to be called when it is sent. None if nothing has
+        changed: then the request is answered as any other.
+        """
+        if not self._is_attended:
+            return None
+        trace, key = Trace(dict(headers)), None if self._key is None else QueryParams(query).get(self._key)
+        try:
+            roles = self._admitted("/rank", headers, trace.headers)
+            _require_described(trace.headers, self.limits.body, QUERY)
+        except Refused:
+            return None
+        if not self._has_place(key) or time.perf_counter() - began > 2.0 * self.limits.queue:
+            return None
+        CURRENT.set(trace)
+        try:
+            answer = self.models.at_once(key, body, None if self._tokens is None else kinds_of(roles))
+        except Exception:  # What fails is answered as any other request, which logs it.
+            return None
+        finally:
+            trace.is_answered = True
+        if answer is None:
+            return None
+        content = msgspec.json.encode(answer)
+        head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(content)
+        self.figures.n_in_flight += 1
+        return head + content, functools.partial(self._count_sent, began)
+
+    def _count_sent(self, began: float) -> None:
+        """Count a request that was answered at once."""
+        self.figures.n_in_flight -= 1
+        self._count("POST", "/rank", 200, began)
+
     async def _serve(self, exchange: Exchange) -> None:
         """Answer a request. Raises ConnectionResetError if the client leaves before it is complete."""
         found: Answer | Response
         more: Headers = ()
         try:
-            self._require_admitted(exchange)
+            exchange.roles = self._admitted(exchange.path, exchange.scope["headers"], exchange.headers)
             is_read = exchange.path == "/model" and exchange.scope["method"] in READING
             found = await (self._post if exchange.path in POSTED and not is_read else self.paths.read)(exchange)
         except KeyRefused as error:
@@ -333,35 +388,33 @@ class RankingApp:
                 "keys stay. Enter it in the lifespan of the application in which this one is mounted"
             )
 
-    def _require_admitted(self, exchange: Exchange) -> None:
-        """Raise Refused for a request that comes from elsewhere, or whose token does not allow it."""
-        if not is_local(exchange.scope["headers"]) and self._local_only:
+    def _admitted(self, path: str, given: Iterable[tuple[bytes, bytes]], headers: Mapping[bytes, bytes]) -> frozenset[str]:
+        """The roles of the client of a request; none without tokens. `headers` has one value for each name.
+
+        Raises Refused for a request that comes from elsewhere, or whose token does not allow it.
+        """
+        if not is_local(given) and self._local_only:
             raise Refused(421, "this server answers to localhost only; start it with --host to be reached by name")
-        path = exchange.path
         if self._tokens is None or path in OPEN_TO_ALL:
-            return
-        roles, needed = self._roles(exchange, self._tokens), _ROLES.get(path, ("admin",))
-        exchange.roles = roles
+            return frozenset()
+        token, needed = headers.get(b"authorization", b""), _ROLES.get(path, ("admin",))
+        roles = self._tokens.roles_of(token.removeprefix(b"Bearer ")) if token.startswith(b"Bearer ") else frozenset()
         if not roles:
             raise Refused(401, "send the token: Authorization: Bearer TOKEN", ((b"www-authenticate", b"Bearer"),))
         if roles.isdisjoint(needed):
             raise Refused(403, f"this token has the role {', '.join(sorted(roles))}; {path} needs {' or '.join(needed)}")
-
-    def _roles(self, exchange: Exchange, tokens: Tokens) -> frozenset[str]:
-        """The roles of a client; none if it has no token."""
-        given = exchange.headers.get(b"authorization", b"")
-        return tokens.roles_of(given.removeprefix(b"Bearer ")) if given.startswith(b"Bearer ") else frozenset()
+        return roles
 
     async def _post(self, exchange: Exchange) -> Answer:
         """Answer what is posted, if there is a place for it."""
         path, limits, key = exchange.path, self.limits, None if self._key is None else exchange.parameter(self._key)
         # By then: how long its body takes is up to its client.
         waited = time.perf_counter() - exchange.began
-        running = self._running[key] = self._running.get(key, 0) + 1
+        if not self._has_place(key):
+            raise self._no_place(key)
+        self._running[key] = self._running.get(key, 0) + 1
         self._n_running += 1
         try:
-            if self._n_running > limits.requests or (self._key is not None and running > limits.requests - self._n_running + 1):
-                raise self._no_place(running)
             if path == "/rank" or path == "/learn":
                 body = await exchange.body(limits.body, limits.seconds, QUERY)
                 kinds, single = None if self._tokens is None else kinds_of(exchange.roles), self.models.single
@@ -377,11 +430,16 @@ class RankingApp:
             if not self._running[key]:
                 del self._running[key]
 
-    def _no_place(self, running: int) -> Refused:
-        """The answer to a request if too many are being answered, at all or of its key.
+    def _has_place(self, key: str | None) -> bool:
+        """Whether one more request of a key can be answered.
 
         One key alone gets half of the places, each of two a third, and so on: there is always room for another one.
         """
-        if self._n_running > self.limits.requests:
+        left = self.limits.requests - self._n_running
+        return left > 0 and (self._key is None or self._running.get(key, 0) < left)
+
+    def _no_place(self, key: str | None) -> Refused:
+        """The answer to a request if too many are being answered, at all or of its key."""
+        if self._n_running >= self.limits.requests:
             return Refused(503, f"{self.limits.requests} requests are being answered already")
-        return Refused(503, f"query parameter {self._key}: {running - 1} of its requests are under way")
+        return Refused(503, f"query parameter {self._key}: {self._running.get(key, 0)} of its requests are under way")

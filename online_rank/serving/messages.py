@@ -202,7 +202,10 @@ class Elsewhere(Struct, kw_only=True, forbid_unknown_fields=True):
     """a ranking that another process made with the model of this service; its query waits for feedback"""
 
     request: Annotated[Raw, about("the request to rank it: its id, its documents with their features")]
-    scores: Annotated[list[float], about("of the documents, in the order of the request")]
+    scores: Annotated[
+        list[float] | str,
+        about("of the documents, in the order of the request; or the same as 64-bit floats, lowest byte first, in base64"),
+    ]
     draw: (
         Annotated[dict[str, Any], about("the list that was shown, of a model that draws: `Impression.to_dict`")] | UnsetType
     ) = UNSET

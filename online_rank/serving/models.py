@@ -198,6 +198,10 @@ class Models:
         """Name, description and value of the gauges that are not of single models."""
         yield "keys", "Keys that have a model, in memory or not", self.n_keys
 
+    def at_once(self, key: str | None, request: bytes, kinds: Collection[str] | None = None) -> dict[str, Any] | None:
+        """The answer of the single model (`ServedModel.at_once`); None for others, which may have to be opened."""
+        return None if self.single is None else self.single.at_once(request, kinds)
+
     async def answer(self, key: str | None, request: bytes, kinds: Collection[str] | None = None) -> Answer:
         """Answer a request to the model of a key (`ServedModel.answer`). A request that a new model would refuse creates no
         model.

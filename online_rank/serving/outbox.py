@@ -1,7 +1,7 @@
 """What readers have ranked and the learner does not have yet."""
 
 import asyncio
-import collections
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -13,7 +13,7 @@ _log = logging.getLogger("online_rank.serving")
 #: Seconds until what was sent in vain is sent again.
 _BETWEEN_TRIES = 0.25
 #: Most rankings sent at once, most of their bytes, and seconds for which the first of them waits for others.
-_AT_ONCE, _BYTES_AT_ONCE, _COMPANY = 64, 1 << 20, 0.01
+_AT_ONCE, _BYTES_AT_ONCE, _COMPANY = 128, 1 << 20, 0.05
 #: Most bytes of the rankings that wait to be sent; and the number of dropped ones that are remembered.
 _MOST_BYTES, _MOST_DROPPED = 1 << 26, 100_000
 #: Seconds for which feedback waits for its ranking to reach the learner, from here or from another reader.
@@ -38,9 +38,11 @@ class Outbox:
         #: By key and id: several rankings of one id are sent in their order.
         self._waiting: dict[tuple[str | None, Any, int], bytes] = {}
         self._futures: dict[tuple[str | None, Any], list[asyncio.Future[None]]] = {}
-        self._ids: collections.Counter[tuple[str | None, Any]] = collections.Counter()
+        #: The number of the last ranking of an id that waits: it leaves after all others of this id.
+        self._last: dict[tuple[str | None, Any], int] = {}
         self._dropped: dict[tuple[str | None, Any], None] = {}
-        self._called = asyncio.Event()
+        #: Whether anything waits, and whether it waits for no others.
+        self._called, self._hurry = asyncio.Event(), asyncio.Event()
         self._number, self._status = 0, 200
         self.n_bytes = self.n_sent = self.n_dropped = self.n_refused = 0
 
@@ -49,7 +51,7 @@ class Outbox:
         self._number += 1
         self._dropped.pop((key, query_id), None)
         self._waiting[key, query_id, self._number] = message
-        self._ids[key, query_id] += 1
+        self._last[key, query_id] = self._number
         self.n_bytes += len(message)
         while self.n_bytes > _MOST_BYTES:
             oldest = next(iter(self._waiting))
@@ -57,6 +59,8 @@ class Outbox:
             self.n_dropped += 1
             self._drop(oldest[:2])
         self._called.set()
+        if len(self._waiting) >= _AT_ONCE:
+            self._hurry.set()
 
     def has_dropped(self, key: str | None, query_id: Any) -> bool:
         """Whether the last ranking under an id was dropped, or refused."""
@@ -64,21 +68,27 @@ class Outbox:
 
     async def sent(self, key: str | None, query_id: Any) -> None:
         """Wait until the learner has all rankings of an id, or they are dropped. Raises TimeoutError."""
-        if (key, query_id) in self._ids:
+        if (key, query_id) in self._last:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._futures.setdefault((key, query_id), []).append(future)
+            self._hurry.set()
             await asyncio.wait_for(future, PATIENCE)
 
     async def send_all(self) -> None:
         """Send what waits, as long as this runs."""
         while True:
             await self._called.wait()
-            if not self._futures:
-                await asyncio.sleep(_COMPANY)
-            while self._waiting:
+            if len(self._waiting) < _AT_ONCE and not self._futures:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._hurry.wait(), _COMPANY)
+            self._hurry.clear()
+            # What comes meanwhile waits for others in its turn.
+            number = self._number
+            while self._waiting and next(iter(self._waiting))[2] <= number:
                 if not await self.send_some():
                     await asyncio.sleep(_BETWEEN_TRIES)
-            self._called.clear()
+            if not self._waiting:
+                self._called.clear()
 
     async def send_some(self) -> bool:
         """Send the oldest that wait. Returns whether the learner has answered."""
@@ -118,9 +128,9 @@ class Outbox:
 
     def _leave(self, which: tuple[str | None, Any, int]) -> None:
         self.n_bytes -= len(self._waiting.pop(which))
-        self._ids[which[:2]] -= 1
-        if not self._ids[which[:2]]:
-            del self._ids[which[:2]]
-            for future in self._futures.pop(which[:2], []):
+        key, query_id, number = which
+        if self._last.get((key, query_id)) == number:
+            del self._last[key, query_id]
+            for future in self._futures.pop((key, query_id), ()):
                 if not future.done():
                     future.set_result(None)

@@ -63,9 +63,10 @@ def rank(state: ServiceState, message: messages.Rank, request: bytes, at: float,
         return Reply(
             {name: value for name, value in answer.items() if name != "shown"} | _missing(lacking), missing=(*lacking,)
         )
-    changes = all_or_nothing()
-    state._record(changes.log)
-    with changes:
+    changes, only_counts = all_or_nothing(), not (draws or state.keeps_queries)
+    if not only_counts:
+        state._record(changes.log)
+    with contextlib.nullcontext() if only_counts else changes:
         shown, n_shown = None, None
         if draws:
             ranker, challenge = ranker_of(state.model), state.challenge

@@ -21,7 +21,7 @@ from online_rank.serving.messages import BINARY, BINARY_BEGINS, Rank
 from online_rank.serving.models import KeyRefused, Models, required
 from online_rank.serving.outbox import PATIENCE, Outbox
 from online_rank.serving.protocol import RankingService, other_kind
-from online_rank.serving.reading import RequestError, read
+from online_rank.serving.reading import RequestError, read, read_to_rank
 from online_rank.serving.replacing import tried
 from online_rank.serving.served import Answer, ServedModel, answered
 from online_rank.storage.files import ModelFileError, from_bytes
@@ -42,6 +42,12 @@ _MOST_SECONDS, _MOST_ANSWER = 300.0, 1 << 26
 #: What an ETag looks like (RFC 9110), of a sensible length.
 _ETAG = re.compile(r'(?:W/)?"[!#-~]{0,200}"')
 _AWAY = 503, {"error": "the learner cannot be reached: nothing is learned now; send this again"}
+
+
+def _waits_for_learner(model: Any, message: Rank) -> bool:
+    """Whether only the model that waits, which the learner has, can rank some documents of a query."""
+    declared = model.durable.service.needs.declared
+    return bool(declared.today) and not declared.lacking(message).keys().isdisjoint(declared.today)
 
 
 class _ReadModel(ServedModel):
@@ -157,6 +163,16 @@ class ReaderModels:
         since = [time.monotonic() - each.checked for each in self.open_models.values() if isinstance(each, _ReadModel)]
         yield "seconds_behind", "Since when the learner may have another model", max(since, default=0.0)
 
+    def at_once(self, key: str | None, request: bytes, kinds: Collection[str] | None = None) -> dict[str, Any] | None:
+        """The ranking of a query, if it is made here, without waiting for anything; None, with nothing changed, if not."""
+        message, name = read_to_rank(request), (key or "") if self.by_key else ""
+        model = self.open_models.get(name)
+        if model is None or message is None or _waits_for_learner(model, message):
+            return None
+        self.open_models[name] = self.open_models.pop(name)
+        status, answer = self._ranked(key, model, message, request, kinds)
+        return answer if status == 200 else None
+
     async def answer(self, key: str | None, request: bytes, kinds: Collection[str] | None = None) -> Answer:
         """Rank here, or pass on to the learner what else there is; feedback is learned there when this returns."""
         message: Any = None
@@ -171,13 +187,15 @@ class ReaderModels:
                 raise
             # The learner makes the models of new keys.
             return await self._posted("/rank", key, request)
-        service = model.durable.service
-        declared = service.needs.declared
-        if message is not None and declared.today and not declared.lacking(message).keys().isdisjoint(declared.today):
-            # The learner has the model that waits.
+        if message is not None and _waits_for_learner(model, message):
             answer = await self._posted("/rank", key, request)
             if answer is not _AWAY:
                 return answer
+        return self._ranked(key, model, message, request, kinds)
+
+    def _ranked(self, key: str | None, model: Any, message: Any, request: bytes, kinds: Collection[str] | None) -> Answer:
+        """Rank here; `message` is the request as it was read, or None if it cannot be."""
+        service = model.durable.service
         reply = service.handle(request, kinds=kinds) if message is None else service.handle_read(message, request, kinds)
         if reply.outcome is not None:
             self.outbox.put(key, reply.answer["id"], message_of(reply.outcome, model.etag.strip('"')))

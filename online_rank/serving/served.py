@@ -23,7 +23,7 @@ from online_rank.serving.messages import Command, Explain, Rank
 from online_rank.serving.monitor import MOST_WAITING, Monitor
 from online_rank.serving.outcomes import REFERENCE
 from online_rank.serving.protocol import Reply
-from online_rank.serving.reading import RequestError, read
+from online_rank.serving.reading import RequestError, read, read_to_rank
 from online_rank.serving.snapshots import KeptModels
 from online_rank.serving.stored_times import latest_time
 from online_rank.storage.files import to_bytes
@@ -144,9 +144,7 @@ class ServedModel:
     async def answer(self, request: bytes, kinds: Collection[str] | None = None) -> Answer:
         """Answer a request of `online_rank.serving.protocol`; feedback is on the disk when this returns."""
         service, commits, now = self.durable.service, self.commits, time.monotonic()
-        if now >= self._today.until:
-            self._today.begin(self._counted())
-        before = None if now < self.monitor.shows_from else self.monitor.before_learning(service.model)
+        before = self._seen_before(now)
         self.n_users += 1
         try:
             if commits.failure is None and commits.full is None:
@@ -157,31 +155,55 @@ class ServedModel:
                 reply = await self._once_it_arrives(request, kinds, reply)
                 if reply.is_unknown and time.monotonic() < self._back_until:
                     return _READERS_MAY_KNOW
-            self._moved = (now, None)
-            on_disk = None
-            if reply.outcome is not None:
-                outcomes = reply.outcomes if reply.closed else (reply.outcome,)
-                if not self.durable.keeps:
-                    pass  # No thread has to say that it is on the disk.
-                elif reply.learned:
-                    on_disk = commits.add_and_wait(*outcomes)
-                else:
-                    commits.add(*outcomes)
-                self.watch(reply, before)
-            elif reply.command == "save":
+            on_disk = self._noted(reply, now, before)
+            if reply.command == "save":
                 await commits.checkpoint()
                 return 200, {"saved": self.durable.store is not None}
-            elif reply.learned:
-                on_disk = commits.add_and_wait()
             if on_disk is not None:
                 await on_disk
         except CommitError as error:
             return error.status, error.answer
         finally:
             self.n_users -= 1
+        return answered(reply)
+
+    def at_once(self, request: bytes, kinds: Collection[str] | None = None) -> dict[str, Any] | None:
+        """The answer to a request to rank, which waits for nothing; None, with nothing changed, if `answer` has to answer."""
+        message = read_to_rank(request)
+        if message is None or not self.commits.is_working:
+            return None
+        now = time.monotonic()
+        before = self._seen_before(now)
+        reply = self.durable.service.handle_read(message, request, kinds)
+        if "error" in reply.answer:
+            return None
+        self._noted(reply, now, before)
+        return reply.answer
+
+    def _seen_before(self, now: float) -> Any:
+        """What `watch` needs from before a request; its day may be a new one."""
+        if now >= self._today.until:
+            self._today.begin(self._counted())
+        return None if now < self.monitor.shows_from else self.monitor.before_learning(self.durable.service.model)
+
+    def _noted(self, reply: Reply, now: float, before: Any) -> Awaitable[None] | None:
+        """Add what has changed to the journal, and show it; what to wait for before feedback is acknowledged."""
+        self._moved = (now, None)
+        on_disk = None
+        if reply.outcome is not None:
+            outcomes = reply.outcomes if reply.closed else (reply.outcome,)
+            if not self.durable.keeps:
+                pass  # No thread has to say that it is on the disk.
+            elif reply.learned:
+                on_disk = self.commits.add_and_wait(*outcomes)
+            else:
+                self.commits.add(*outcomes)
+            self.watch(reply, before)
+        elif reply.learned:
+            on_disk = self.commits.add_and_wait()
         if reply.missing:
             self.inputs.lacks(reply.missing)
-        return answered(reply) if "error" in reply.answer else (200, reply.answer)
+        return on_disk
 
     async def _once_it_arrives(self, request: bytes, kinds: Collection[str] | None, reply: Reply) -> Reply:
         """The reply to feedback whose ranking a reader may be sending, as soon as it comes, or after some seconds."""

@@ -25,6 +25,7 @@ import selectors
 import socket
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import httptools
@@ -42,6 +43,8 @@ _LEAST_DESCRIPTORS = 64
 _GRACE_SECONDS = 10
 #: Seconds after which uvicorn closes a connection that is idle between two requests.
 _IDLE_SECONDS = 5
+#: Seconds between two looks at connections that are idle after an answer that was given at once.
+_BETWEEN_LOOKS = 1.0
 #: Most bytes of the headers of a request, and of any other part of one that only makes sense when it is complete.
 _LARGEST_HEAD = 1 << 14
 #: Most requests that a client may send ahead, without waiting for the answer to the first.
@@ -104,7 +107,7 @@ def keep_one_arena() -> None:
 def server(app: Any, n_models: int = 1) -> uvicorn.Server:
     """A server of a `RankingApp`, to run with `listening_sockets` in an `EventLoop`."""
     keep_one_arena()
-    door = _Door(most_connections(app.limits, n_models), app.limits.seconds)
+    door = _Door(app, most_connections(app.limits, n_models))
 
     def connection(**arguments: Any) -> Any:
         return _Connection(door, **arguments)
@@ -156,12 +159,29 @@ class EventLoop(asyncio.SelectorEventLoop):
 class _Door:
     """Limits the number of connections, and the seconds for which the client of one may do nothing."""
 
-    def __init__(self, most: int, seconds: float) -> None:
-        self.most = most
-        self.seconds = seconds
+    def __init__(self, app: Any, most: int) -> None:
+        self.app, self.most, self.seconds = app, most, app.limits.seconds
         #: Connections that wait for their client, to send a head or to read an answer; the one that waits for longest first.
-        #: One that is idle between requests has no timer here: uvicorn closes it.
-        self.idle: dict[_Connection, asyncio.TimerHandle | None] = {}
+        #: Each has its timer, or since when it is idle after an answer that was given at once, or None: uvicorn closes it.
+        self.idle: dict[_Connection, asyncio.TimerHandle | float | None] = {}
+        self._looks = False
+
+    def rest(self, connection: "_Connection") -> None:
+        """A connection is idle from now on. One timer looks at all of them: one for each request would take longer."""
+        self.idle[connection] = connection.loop.time()
+        if not self._looks:
+            self._looks = True
+            connection.loop.call_later(_BETWEEN_LOOKS, self._close_idle, connection.loop)
+
+    def _close_idle(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Close the connections that are idle for too long."""
+        since = {connection: found for connection, found in self.idle.items() if type(found) is float}
+        for connection, began in since.items():
+            if loop.time() - began >= connection.timeout_keep_alive:
+                connection.timeout_keep_alive_handler()
+        self._looks = bool(since)
+        if since:
+            loop.call_later(_BETWEEN_LOOKS, self._close_idle, loop)
 
 
 class _Parser(httptools.HttpRequestParser):
@@ -233,6 +253,13 @@ class _Connection(HttpToolsProtocol):
         self._since = 0.0
         #: Bytes of the headers of the request that is read, and of what came after the last complete part.
         self._n_head = self._n_open = 0
+        #: The body, so far, of a request that is answered at once if all of it has come; None for other requests.
+        self._body: list[bytes] | None = None
+        #: Whether the next request is the first one of what is read now, and whether nothing has come after one that was
+        #: answered at once.
+        self._is_first = self._is_done = False
+        #: Counts an answer that was given at once, as soon as its client has read it; None if all are counted.
+        self._count_sent: Callable[[], None] | None = None
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -246,18 +273,22 @@ class _Connection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
+        self._sent()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         self._n_open += len(data)
         self._since = self._waiting_since()
+        self._is_first, self._is_done = True, False
         super().data_received(data)
+        if self._body is not None:
+            self._take_time()
         if self._n_open > _LARGEST_HEAD and not self.transport.is_closing():
             self.send_400_response("A head that is too large was received.")
         if self._answers():
             if not self.flow.write_paused:
                 self._stop_waiting()
-        elif self._door.idle.get(self) is None and not self.transport.is_closing():
+        elif not (self._is_done or self._has_timer() or self.transport.is_closing()):
             # The beginning of a head, for which uvicorn has no limit.
             self._wait()
 
@@ -268,10 +299,12 @@ class _Connection(HttpToolsProtocol):
 
     def resume_writing(self) -> None:
         super().resume_writing()
+        self._sent()
         if self._answers():
             self._stop_waiting()
 
     def send_400_response(self, msg: str) -> None:
+        self._body = None
         if not self._answers():
             super().send_400_response(msg)
         else:
@@ -284,6 +317,7 @@ class _Connection(HttpToolsProtocol):
         super().on_message_begin()
         self.scope["extensions"] = {ARRIVAL: (self._since, self.flow.drain)}  # type: ignore[dict-item]
         self._n_head = self._n_open = 0
+        self._is_done = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._n_open = 0
@@ -293,12 +327,55 @@ class _Connection(HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        if not self.parser.should_upgrade():
-            super().on_headers_complete()
-            # The task that answers has not begun.
-            self.cycle.transport = _Joined(self.transport, self.loop)  # type: ignore[assignment]
-        elif self.parser.get_method() == b"CONNECT":
-            raise httptools.HttpParserError("this is no proxy")
+        if self.parser.should_upgrade():
+            if self.parser.get_method() == b"CONNECT":
+                raise httptools.HttpParserError("this is no proxy")
+        elif self._is_first and self._may_be_answered_at_once():
+            self._body = []
+        else:
+            self._begin()
+        self._is_first = False
+
+    def _may_be_answered_at_once(self) -> bool:
+        """Whether a request is an ordinary one to rank, and nothing stands before it."""
+        parser, path = self.parser, self.url.partition(b"?")[0]
+        is_free = not (self._answers() or self.flow.write_paused or self.transport.is_closing())
+        is_ordinary = parser.get_http_version() == "1.1" and parser.should_keep_alive() and not self.expect_100_continue
+        return path == b"/rank" and parser.get_method() == b"POST" and is_free and is_ordinary
+
+    def _begin(self) -> None:
+        """Let a task answer the request whose head has come."""
+        super().on_headers_complete()
+        # The task has not begun.
+        self.cycle.transport = _Joined(self.transport, self.loop)  # type: ignore[assignment]
+
+    def _take_time(self) -> None:
+        """Let a task answer the request that was to be answered at once."""
+        parts, self._body = self._body or (), None
+        self._begin()
+        for part in parts:
+            super().on_body(part)
+
+    def _is_answered(self, body: bytes) -> bool:
+        """Answer a request that has come whole, if nothing has to be waited for."""
+        answer = self._door.app.at_once(self.headers, self.url.partition(b"?")[2], body, self._since)
+        if answer is None:
+            return False
+        self._body, self._is_done = None, True
+        self._stop_waiting()
+        content, self._count_sent = answer
+        self.server_state.total_requests += 1
+        self.transport.write(content)
+        if not self.flow.write_paused:
+            self._sent()
+            self._door.rest(self)
+        return True
+
+    def _sent(self) -> None:
+        """Count the answer that was given at once."""
+        if self._count_sent is not None:
+            count, self._count_sent = self._count_sent, None
+            count()
 
     def without_offer(self) -> bytes:
         """The head of a request, without the offer to speak another protocol."""
@@ -307,10 +384,17 @@ class _Connection(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         self._n_open = 0
-        super().on_body(body)
+        if self._body is not None:
+            self._body.append(body)
+        else:
+            super().on_body(body)
 
     def on_message_complete(self) -> None:
         self._n_open = 0
+        if self._body is not None:
+            if self._is_answered(b"".join(self._body)):
+                return
+            self._take_time()
         if not self.parser.should_upgrade():
             super().on_message_complete()
 
@@ -343,7 +427,10 @@ class _Connection(HttpToolsProtocol):
         self._stop_waiting()
         self._door.idle[self] = self.loop.call_later(self._door.seconds, self.leave)
 
+    def _has_timer(self) -> bool:
+        return isinstance(self._door.idle.get(self), asyncio.TimerHandle)
+
     def _stop_waiting(self) -> None:
         timer = self._door.idle.pop(self, None)
-        if timer is not None:
+        if isinstance(timer, asyncio.TimerHandle):
             timer.cancel()

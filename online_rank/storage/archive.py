@@ -9,7 +9,7 @@ another, so their sizes add up to no more than the file.
 import hashlib
 import struct
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 _LOCAL = struct.Struct("<4s5H3L2H")
 _CENTRAL = struct.Struct("<4s6H3L5H2L")
@@ -35,16 +35,16 @@ class ModelFileError(ValueError):
         self.later = later
 
 
-def write_archive(members: Iterable[tuple[str, bytes]]) -> bytes:
-    """The archive of members, each a name and its content. Raises ModelFileError when it would be larger than 4 GiB."""
-    pieces: list[bytes] = []
+def write_archive(members: Iterable[tuple[str, *tuple[bytes | memoryview, ...]]]) -> bytes:
+    """The archive of members, each a name and the pieces of its content. Raises ModelFileError if it is larger than 4 GiB."""
+    pieces: list[bytes | memoryview] = []
     directory: list[bytes] = []
     offset = 0
-    for name, data in members:
+    for name, *data in members:
         local, central = _entries(name.encode("ascii"), data, offset)
-        pieces += (local, data)
+        pieces += (local, *data)
         directory.append(central)
-        offset += len(local) + len(data)
+        offset += len(local) + sum(map(len, data))
     pieces += _closing(directory, offset)
     digest = hashlib.sha256()
     for piece in pieces:
@@ -67,7 +67,7 @@ def read_archive(content: bytes) -> list[tuple[str, memoryview]]:
         *_, size, _, name_size, _ = _LOCAL.unpack_from(content, offset)
         start = offset + _LOCAL.size + name_size
         name, data = bytes(view[offset + _LOCAL.size : start]), view[start : start + size]
-        local, central = _entries(name, data, offset)
+        local, central = _entries(name, [data], offset)
         if len(data) != size or local != view[offset:start]:
             raise ModelFileError(f"the archive is malformed: its member {name[:40]!r} is not stored as online_rank stores it")
         members.append((name.decode("latin-1"), data))
@@ -78,11 +78,14 @@ def read_archive(content: bytes) -> list[tuple[str, memoryview]]:
     return members
 
 
-def _entries(name: bytes, data: bytes | memoryview, offset: int) -> tuple[bytes, bytes]:
+def _entries(name: bytes, data: Sequence[bytes | memoryview], offset: int) -> tuple[bytes, bytes]:
     """The header of a member, and its entry in the directory."""
-    if offset + len(data) > _MOST:
+    size, check = sum(map(len, data)), 0
+    if offset + size > _MOST:
         raise ModelFileError("a model file can hold at most 4 GiB")
-    common = (_VERSION, 0, 0, 0, _DATE, zlib.crc32(data), len(data), len(data), len(name), 0)
+    for piece in data:
+        check = zlib.crc32(piece, check)
+    common = (_VERSION, 0, 0, 0, _DATE, check, size, size, len(name), 0)
     local = _LOCAL.pack(b"PK\x03\x04", *common) + name
     return local, _CENTRAL.pack(b"PK\x01\x02", _UNIX_VERSION, *common, 0, 0, 0, _MODE, offset) + name
 

@@ -123,12 +123,14 @@ def to_bytes(value: Any) -> bytes:
     """The content of a file for `value`: a model, or plain containers of models, numbers and arrays."""
     with contextlib.ExitStack() as held:
         header, arrays = described(value, held)
-        members = [(_HEADER, header)]
-        for i, array in enumerate(arrays):
-            member = io.BytesIO()
-            np.lib.format.write_array(member, np.ascontiguousarray(array).reshape(array.shape), allow_pickle=False)
-            members.append((f"{i}.npy", member.getvalue()))
-    return write_archive(members)
+        return write_archive([(_HEADER, header), *((f"{i}.npy", *_npy(array)) for i, array in enumerate(arrays))])
+
+
+def _npy(array: np.ndarray) -> tuple[bytes, memoryview]:
+    """The header of an array in a file of numpy, and its numbers, which are copied only if they do not lie in this order."""
+    whole, header = np.ascontiguousarray(array).reshape(array.shape), io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, np.lib.format.header_data_from_array_1_0(whole))
+    return header.getvalue(), whole.reshape(-1).view(np.uint8).data
 
 
 @contextlib.contextmanager

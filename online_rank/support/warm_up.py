@@ -194,6 +194,7 @@ def _use_streams() -> None:
     """Read text, and rank and learn it one by one and in blocks, with an interval of the loss."""
     import online_rank as o
 
+    o.query.columns.Columns.numbers_in(b"[[1,2]]", ["a", "b"], ["c"])
     text = "".join(f"{g} qid:{q} 1:{q}.5 2:{g} # doc\n" for q in range(24) for g in (0, 2, 1))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "queries.txt")

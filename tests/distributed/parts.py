@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,3 +33,18 @@ class KilledOnce:
     def __call__(self, numbered: tuple[int, Any]) -> bytes:
         number, part = numbered
         return self.learn((number, Deadly(part, self.mark)))
+
+
+@dataclass(frozen=True)
+class PackerKilledOnce:
+    """What packs rows, whose first process is killed after its first lot is packed."""
+
+    packer: Callable[[Iterator[Any]], Iterator[Any]]
+    mark: str
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        for packs in self.packer(batches):
+            if not Path(self.mark).exists():
+                Path(self.mark).write_text(str(os.getpid()))
+                os.kill(os.getpid(), signal.SIGKILL)
+            yield packs

@@ -29,11 +29,13 @@ def learn(tmp_path):
     queries = linear_queries(60, d=3)
     X, y = (np.concatenate(part) for part in zip(*queries, strict=True))
     query = np.repeat(np.arange(len(queries)), [len(grades) for _, grades in queries])
-    pq.write_table(pa.table({"query": query, "grade": y, **{f"f{j}": X[:, j] for j in range(3)}}), tmp_path / "log.parquet")
+    rows = pa.table({"query": query, "grade": y, **{f"f{j}": X[:, j] for j in range(3)}})
+    pq.write_table(rows, tmp_path / "log.parquet", row_group_size=len(rows) // 4 + 1)
 
     def learned(run):
         model, files = AdditiveRanker(), [tmp_path / "log.parquet"]
-        assert learn_files(model, files, run=run, shards=2, rounds=2, query="query", grade="grade").queries == 60
+        training = learn_files(model, files, run=run, shards=2, rounds=2, query="query", grade="grade")
+        assert (training.queries, training.rounds, training.shards) == (60, 2, 2)
         return to_bytes(model)
 
     return learned

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from online_rank import AdditiveRanker, DirectRanker, LossTracker, PerceptronRanker, StreamScaler
-from online_rank.distributed import fork, mix, to_bytes
+from online_rank.distributed import fork, from_bytes, mix, to_bytes
 from online_rank.distributed.learners import Learner, OffsetsMoved, exchange_at, last_mix
 from online_rank.storage.files import ModelFileError
 from tests.helpers import linear_queries
@@ -51,10 +51,10 @@ def work(one):
         one.exchange()
 
 
-def expected():
-    base = make()
+def expected(base=None):
+    base = base or make()
     for first in range(0, len(QUERIES), K * EACH):
-        shards = [fork(base) for _ in range(K)]
+        shards = [fork(base, number=number) for number in range(K)]
         for number, (X, y) in enumerate(QUERIES[first : first + K * EACH]):
             shards[number % K].learn_one(X, y)
         base = mix(shards, base)
@@ -377,6 +377,18 @@ def test_each_learner_draws_by_its_number(tmp_path):
     both = [learner(tmp_path, number, model=AdditiveRanker()) for number in range(K)]
     assert [to_bytes(one.model) for one in both] == [to_bytes(fork(AdditiveRanker(), number=number)) for number in range(K)]
     assert to_bytes(both[0].model) != to_bytes(both[1].model)
+
+
+def test_a_learner_decodes_only_what_others_have_put(tmp_path, monkeypatch):
+    decoded = []
+    monkeypatch.setattr("online_rank.distributed.learners.from_bytes", lambda content: decoded.append(1) or from_bytes(content))
+    both = [learner(tmp_path, number, model=AdditiveRanker()) for number in range(K)]
+    decoded.clear()
+    assert together(*(lambda one=one: work(one) for one in both)) == [None, None]
+    rounds = len(QUERIES) // K // EACH
+    # Who mixes decodes the other one's model, and the other one decodes the mix; both may mix at the same time.
+    assert 2 * rounds <= len(decoded) <= 3 * rounds
+    assert to_bytes(both[0].served.model) == to_bytes(both[1].served.model) == to_bytes(expected(AdditiveRanker()))
 
 
 @pytest.mark.slow

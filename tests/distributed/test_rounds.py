@@ -2,6 +2,7 @@
 
 import gzip
 import multiprocessing
+import warnings
 from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from online_rank import AdditiveRanker, CheckpointError, DirectRanker, LossTracker, PerceptronRanker, StreamScaler
 from online_rank.distributed import from_bytes, learn_files, learn_shard, mix, to_bytes
 from online_rank.distributed.rounds import learn_rounds
-from online_rank.stream import ReadError
+from online_rank.stream import ReadError, ReadWarning
 from tests.helpers import linear_queries
 
 QUERIES = linear_queries(60)
@@ -135,6 +136,25 @@ def write(path, queries, first):
     ]
     path.write_text("\n".join(lines) + "\n")
     path.with_suffix(".txt.gz").write_bytes(gzip.compress(path.read_bytes()))
+
+
+def test_files_that_make_fewer_parts_than_asked_are_reported_once(tmp_path):
+    pq, pa = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+    queries = linear_queries(30)
+    X, y = (np.concatenate(part) for part in zip(*queries, strict=True))
+    qid = np.repeat(np.arange(30), [len(grades) for _, grades in queries])
+    rows = pa.table({"query": qid, "grade": y, **{f"f{j}": X[:, j] for j in range(X.shape[1])}})
+    whole, cut = tmp_path / "whole.parquet", tmp_path / "cut.parquet"
+    pq.write_table(rows, whole)
+    pq.write_table(rows, cut, row_group_size=len(rows) // 8)
+    columns = {"query": "query", "grade": "grade"}
+    told = r"the files make 1 of 2 x 3 parts: 1 round\(s\) of at most 1 shard\(s\)\. Parquet is cut between row groups only"
+    with pytest.warns(ReadWarning, match=told) as warned:
+        training = learn_files(model(), [whole], shards=2, rounds=3, passes=2, **columns)
+    assert (len(warned), training.rounds, training.shards) == (1, 2, 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert learn_files(model(), [cut], shards=2, rounds=3, **columns).rounds == 3
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ import pytest
 from online_rank import AdditiveRanker, CheckpointError, DirectRanker, PerceptronRanker, StreamScaler
 from online_rank.distributed import to_bytes
 from online_rank.distributed.rounds import learn_rounds
-from tests.distributed.parts import KilledOnce
+from tests.distributed.parts import KilledOnce, PackerKilledOnce
 from tests.helpers import linear_queries
 
 pytest.importorskip("pyspark")
@@ -83,12 +83,12 @@ def test_the_order_of_rows_and_their_partitions_change_no_bit(rows):
 
 
 def test_settings_of_the_session_are_as_before(session):
-    name = "spark.sql.execution.arrow.maxBytesPerBatch"
+    name = on_spark._MAX_BYTES
     for before in (session.conf.get(name, None), "1048576"):
         if before is not None:
             session.conf.set(name, before)
-        with on_spark._batches_by_rows(session):
-            assert session.conf.get(name) == str(2**31 - 1)
+        with on_spark._batches(session, 1 << 22):
+            assert session.conf.get(name) == str(1 << 22)
         assert session.conf.get(name, None) == before
     session.conf.unset(name)
 
@@ -135,10 +135,34 @@ def test_one_shard_in_one_round_is_one_process(session):
     assert taught.weights == pytest.approx(alone.weights, rel=1e-9)
 
 
-def test_a_worker_that_is_killed_in_a_round_changes_no_bit(rows, tmp_path, monkeypatch):
+@pytest.fixture(params=["packs in files", "packs through Spark"])
+def moved(request, monkeypatch):
+    """How packs move: in local mode, and on a cluster whose machines share no directory."""
+    if request.param == "packs through Spark":
+        monkeypatch.setattr(on_spark, "_local_directory", lambda session: None)
+
+
+def test_packs_in_a_directory_and_through_spark_give_the_same_bits(rows, tmp_path, moved):
+    through, _ = bits(rows, AdditiveRanker, event_time="at")
+    shared, _ = bits(rows, AdditiveRanker, event_time="at", scratch=tmp_path)
+    assert shared == through
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_worker_that_is_killed_in_a_round_changes_no_bit(rows, tmp_path, monkeypatch, moved):
     expected, training = bits(rows, AdditiveRanker)
     mark, worker = tmp_path / "killed", on_spark._Worker
     monkeypatch.setattr(on_spark, "_Worker", lambda learn, reading: worker(KilledOnce(learn, str(mark)), reading))
+    after, again = bits(rows, AdditiveRanker)
+    assert int(mark.read_text()) > 0
+    assert after == expected
+    assert again._replace(elapsed=0.0) == training._replace(elapsed=0.0)
+
+
+def test_a_worker_that_is_killed_while_it_packs_changes_no_bit(rows, tmp_path, monkeypatch, moved):
+    expected, training = bits(rows, AdditiveRanker)
+    mark, packer = tmp_path / "killed", on_spark._Packer
+    monkeypatch.setattr(on_spark, "_Packer", lambda *given: PackerKilledOnce(packer(*given), str(mark)))
     after, again = bits(rows, AdditiveRanker)
     assert int(mark.read_text()) > 0
     assert after == expected

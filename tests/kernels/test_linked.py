@@ -58,6 +58,14 @@ def elements(a, b, u, out):
 @kernel
 def use_elements(a, b, u, out):
     return elements(a, b, u, out)
+
+@inner
+def of_arrays(values):
+    return (2.0 * values + values[::-1]) / 4.0
+
+@kernel
+def use_arrays(values):
+    return of_arrays(values)
 """
 
 
@@ -138,6 +146,28 @@ def test_elements_are_those_that_numba_reads_and_writes(module, step):
     assert module.use_elements(*by_kernel) == numba.njit(module.elements.py_func)(*by_numba)
     for one, other in zip(by_kernel, by_numba, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="needs numba")
+def test_expressions_of_arrays_need_no_separate_step(module):
+    assert module().use_arrays(np.array([1.0, 2.0])).tolist() == [(2.0 + 2.0) / 4.0, (4.0 + 1.0) / 4.0]
+
+
+@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="needs numba")
+def test_signatures_of_operators_are_looked_up_once(module, monkeypatch):
+    """numba looked for each sum in each kernel, twice at least, among all that was registered for sums."""
+    asked, look_up, context = [], numba.types.Function.get_call_type, numba.core.registry.cpu_target.typing_context
+
+    def look_up_and_note(function, context, arguments, named):
+        asked.append((function, tuple(arguments)))
+        return look_up(function, context, arguments, named)
+
+    monkeypatch.setattr(numba.types.Function, "get_call_type", look_up_and_note)
+    module().use_elements(np.ones(8), np.ones((2, 8), np.float32), np.ones(8, np.uint8), np.ones(300))
+    for operator_ in operator.add, operator.iadd, operator.getitem:
+        found = [call for call in asked if call[0].typing_key is operator_]
+        assert len(found) == len(set(found)) > 0
+    assert "resolve_function_type" not in vars(context)
 
 
 @pytest.mark.skipif(numba.config.DISABLE_JIT, reason="needs numba")

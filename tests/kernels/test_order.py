@@ -25,7 +25,7 @@ def test_sort_is_pythons_stable_sort(values):
     assert keys.tolist() == by_key.tolist()
 
 
-@pytest.mark.parametrize("n", [31, 32, 33, 63, 64, 65, 127, 128, 129, 200, 1000])
+@pytest.mark.parametrize("n", [31, 32, 33, 63, 64, 65, 127, 128, 129, 200, 255, 256, 257, 1000])
 def test_sort_across_runs_and_merges(n):
     keys = np.random.default_rng(n).integers(0, n // 3, n).astype(float)
     expected = np.argsort(-keys, kind="stable")

@@ -12,7 +12,7 @@ from online_rank._kernels import _intrinsics, primitives, vector_math  # noqa: F
 from tests.kernels.calling import Module
 
 VECTORS = {"lane_sum": 1, "sum_of_squares": 1, "dot": 2, "squared_distance": 2}
-ROWS = {"row_dot": 1, "four_row_dots": 4, "row_dot_and_square": 1, "two_row_dots_and_squares": 2}
+ROWS = {"row_dot": 1, "four_row_dots": 4, "row_dot_and_square": 1, "four_row_dots_and_squares": 4}
 math_of = Module(vector_math)
 
 
@@ -28,8 +28,8 @@ def compiled(name):
     return numba.njit(lambda X, i, w: primitive(X, i, w))
 
 
-COMPILED = {name: compiled(name) for name in (*VECTORS, *ROWS, "four_row_squares")}
-double_dots = numba.njit(lambda X, i, w, v: primitives.two_row_double_dots_and_squares(X, i, w, v))
+COMPILED = {name: compiled(name) for name in (*VECTORS, *ROWS, "four_row_squares", "eight_row_dots")}
+double_dots = numba.njit(lambda X, i, w, v: primitives.three_row_double_dots_and_squares(X, i, w, v))
 fetched = numba.njit(lambda X, i, n: primitives.fetch(X, i, n))
 
 
@@ -47,7 +47,7 @@ def in_lanes(terms):
 @settings(max_examples=60)
 def test_sums_equal_sums_in_four_lanes(seed, n, single, strided):
     rng = np.random.default_rng(seed)
-    X = (rng.normal(size=(6, 2 * n)) * 10.0 ** rng.integers(-12, 12, (6, 2 * n))).astype(np.float32 if single else np.float64)
+    X = (rng.normal(size=(9, 2 * n)) * 10.0 ** rng.integers(-12, 12, (9, 2 * n))).astype(np.float32 if single else np.float64)
     X = X[:, ::2] if strided else X[:, :n].copy()
     a, b, w = X[0], X[1], rng.normal(size=n)
     wide = X.astype(np.float64)
@@ -68,8 +68,10 @@ def test_sums_equal_sums_in_four_lanes(seed, n, single, strided):
             assert list(np.ravel(function(X, 1, w))) == sums, name
     for function in (primitives.four_row_squares, COMPILED["four_row_squares"]):
         assert list(function(X, 1)) == [in_lanes(wide[1 + r] ** 2) for r in range(4)]
-    sums = [in_lanes(wide[r] * of) for of in (w, wide[0]) for r in (1, 2)] + [in_lanes(wide[r] ** 2) for r in (1, 2)]
-    for function in (primitives.two_row_double_dots_and_squares, double_dots):
+    for function in (primitives.eight_row_dots, COMPILED["eight_row_dots"]):
+        assert list(function(X, 1, X[0])) == [in_lanes(wide[1 + r] * wide[0]) for r in range(8)]
+    sums = [in_lanes(wide[r] * of) for of in (w, wide[0]) for r in (1, 2, 3)] + [in_lanes(wide[r] ** 2) for r in (1, 2, 3)]
+    for function in (primitives.three_row_double_dots_and_squares, double_dots):
         assert list(function(X, 1, w, X[0])) == sums
 
 

@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtri
 
-from online_rank._kernels import sort_credit
-from tests.kernels.calling import Module, graded, workspace
+from online_rank._kernels import sort_credit, vector_math
+from tests.kernels.calling import Module, from_python, graded, workspace
 from tests.reference.perceptron import sort_coefficients
 
-kernels = Module(sort_credit)
+kernels, quantile = Module(sort_credit), from_python(vector_math.normal_quantile)
 
 
 @st.composite
@@ -29,6 +29,14 @@ def test_credit_is_its_definition(query):
     mass = kernels.sort_credit(graded(y), s, tau, workspace(len(s)), c)
     np.testing.assert_allclose(c, sort_coefficients(s, y, tau), atol=1e-8)
     assert mass == pytest.approx(c[c > 0.0].sum())
+
+
+@pytest.mark.parametrize("m", [1, 2, 3, 24, 25, 26, 27, 77, 100, 101, 2000])
+def test_normal_scores_are_the_quantiles_of_positions(m):
+    scores = np.empty(m)
+    kernels.normal_scores(m, scores)
+    assert scores.tolist()[: m // 2] == [-quantile((p + 0.625) / (m + 0.25)) for p in range(m // 2)]
+    assert (scores == -scores[::-1]).all()
 
 
 def test_two_documents_in_the_wrong_order():

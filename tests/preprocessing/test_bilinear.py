@@ -1,6 +1,9 @@
 """The learner of a matrix between vectors, against explicit products of their numbers."""
 
 import copy
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -47,6 +50,58 @@ def test_scores_equal_those_by_all_products_of_numbers(p, k, half_life):
         n_counted += len({*y.tolist()}) > 1
     assert fast.mass == pytest.approx(slow.learner.mass, rel=1e-5)
     assert fast.sums.n_counted == n_counted
+
+
+@pytest.mark.parametrize("m", range(1, 10))
+@pytest.mark.parametrize("k", [4, 11])
+def test_any_number_of_documents_is_scored_alike_by_all_kernels(m, k):
+    fast, served = (BilinearLearner(half_life=0, certifies=True) for _ in range(2))
+    for q, D, y in stream(4, k, k, 9, m):
+        for learner in (fast, served):
+            if not learner.shape[0]:
+                learner.begin(k, k)
+        scores = fast.answer(D, q)
+        assert scores.tolist() == fast.scores(D, inverse_lengths(D), unit_vector(q)).tolist()
+        row = learned(fast, q, D, y)
+        np.testing.assert_array_equal(learned(served, q, D, y, served=scores), row)
+    before, after = declared_state(fast), declared_state(served)
+    for name in ("left", "right", "numbers"):
+        np.testing.assert_array_equal(getattr(before, name), getattr(after, name))
+
+
+@pytest.mark.slow
+def test_plain_python_scales_vectors_alike():
+    code = (
+        "import numpy as np; from online_rank.preprocessing.bilinear import unit_vector;"
+        "print([unit_vector(q).tolist() for q in np.random.default_rng(0).normal(size=(9, 9)).astype(np.float32)])"
+    )
+    printed = [
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "NUMBA_DISABLE_JIT": off},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for off in ("0", "1")
+    ]
+    assert printed[0] == printed[1] != ""
+
+
+def test_an_interrupt_before_the_kernel_changes_nothing(monkeypatch):
+    learner, (q, D, y) = BilinearLearner(), next(stream(5, 3, 3, 1))
+    learned(learner, q, D, y)
+    n = learner._n_terms
+
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(kernels, "learn", interrupted)
+    # What happened to be in the memory of a round that is not written yet.
+    for row in (np.ones(10), np.full(10, np.nan)):
+        with pytest.raises(KeyboardInterrupt):
+            learner.learn(D, q, y, 1.0, row)
+        assert learner._n_terms == n
 
 
 def test_an_update_is_worked_out_by_hand():

@@ -7,13 +7,15 @@ import numpy as np
 import pytest
 
 from online_rank import AdditiveRanker, load, measure, save
-from online_rank._kernels import beside, leaves, splitting, window
+from online_rank._kernels import additive, beside, leaves, splitting, window
 from online_rank.base.closed import form_of
 from online_rank.base.schema import declared_state
 from online_rank.base.undo import all_or_nothing
 from online_rank.bounds import certificate_of
 from online_rank.checks import yield_checks
 from online_rank.distributed import fork, mix
+from online_rank.distributed.mixing import shed
+from online_rank.rankers import growing_trees, mixed_trees
 from online_rank.rankers.growing_trees import MIXTURES, GrowingTrees, most_documents, most_trees
 from online_rank.storage.files import from_bytes, to_bytes
 from tests.reference import growing_trees as reference
@@ -437,6 +439,75 @@ def test_mixing_equal_trees_keeps_them_and_the_order_of_machines_hardly_matters(
     np.testing.assert_allclose(*values, rtol=1e-9, atol=1e-12)
     X, _ = next(queries(1, seed=9))
     assert np.corrcoef(one.predict_one(X), other.predict_one(X))[0, 1] > 0.999
+
+
+def shards_of(base, n, each=40):
+    shards = [fork(base, number=number) for number in range(n)]
+    for i, shard in enumerate(shards):
+        for X, y in queries(each, seed=20 + i):
+            shard.learn_one(X, y)
+    return shards
+
+
+def test_a_machine_that_learned_nothing_holds_up_nobody():
+    """It halved what the other one had learned in curves, and kept seven tenths of what it had learned in trees."""
+    base = taught(60)
+    (shard,) = shards_of(base, 1)
+    alone, both = mix([shard], base), mix([shard, fork(base, number=1)], base)
+    for name in ("_weights", "_plain", "_curvatures", "_gram", "_pending", "_slow_gram", "_numbers", "_scales"):
+        np.testing.assert_allclose(getattr(both, name), getattr(alone, name), rtol=1e-12, err_msg=name)
+    np.testing.assert_allclose(trees_of(both).growth.trees, trees_of(alone).growth.trees, rtol=1e-12)
+    np.testing.assert_allclose(trees_of(both).growth.numbers, trees_of(alone).growth.numbers, rtol=1e-12)
+    np.testing.assert_allclose(trees_of(both).blend, trees_of(alone).blend, rtol=1e-12)
+
+
+@pytest.mark.parametrize("half_life", [(1e9, 50), (1000, 50), ("7d", "1h")])
+def test_averages_of_a_mix_have_as_many_vectors_as_on_one_machine(half_life):
+    """The vectors of the base were in them once for each machine, and faded by the queries of one."""
+    base, stream = AdditiveRanker(trees=0, half_life=half_life), list(queries(90))
+    at = (lambda t: {"at": 60.0 * t}) if isinstance(half_life[0], str) else lambda t: {}
+    alone = copy.deepcopy(base)
+    for t, (X, y) in enumerate(stream):
+        alone.learn_one(X, y, **at(t))
+        if t < 60:
+            base.learn_one(X, y, **at(t))
+    shards = [fork(base, number=number) for number in range(2)]
+    for t, (X, y) in enumerate(stream[60:], 60):
+        shards[t % 2].learn_one(X, y, **at(t))
+    mixed, counts = mix(shards, base), slice(additive.AVERAGES, additive.NUMBERS)
+    if isinstance(half_life[0], str):
+        # A machine meets half as many queries in an hour.
+        assert (mixed._numbers[counts] < alone._numbers[counts]).all()
+    else:
+        assert mixed._numbers[counts] == pytest.approx(alone._numbers[counts])
+    if half_life[0] == 1e9:  # Nothing fades.
+        began, *own = (one._numbers[additive.AVERAGES] * one._weights[:, :, 1] for one in (base, *shards))
+        np.testing.assert_allclose(90 * mixed._weights[:, :, 1], sum(own) - began, rtol=1e-6, atol=1e-9)
+
+
+def test_windows_with_more_queries_than_there_is_room_for_are_mixed(monkeypatch):
+    """Two machines whose queries have few documents: the mix ended in an IndexError."""
+    monkeypatch.setattr(growing_trees, "_DOCUMENTS_OF_QUERY", 1 << 11)
+    base = AdditiveRanker()
+    mixed = mix(shards_of(base, 2), base)
+    assert trees_of(mixed).n_queries == growing_trees.most_queries(4) == 31
+    mixed.learn_one(*next(queries(1)))
+
+
+@pytest.mark.parametrize("room", [100_000, 1800])
+def test_mixes_lose_nothing_by_what_machines_shed(monkeypatch, room):
+    """Models are sent without the window of their base, and without more than a mix may take of each."""
+    for module in (growing_trees, mixed_trees):
+        monkeypatch.setattr(module, "most_documents", lambda d: room)
+    base = taught(60)
+    shards = shards_of(base, 2)
+    mixed, sizes = to_bytes(mix(shards, base)), [len(to_bytes(shard)) for shard in shards]
+    for shard in shards:
+        shed(shard, base, 2)
+    assert to_bytes(mix([from_bytes(to_bytes(shard)) for shard in shards], base)) == mixed
+    assert max(len(to_bytes(shard)) for shard in shards) < 0.8 * min(sizes)
+    assert {trees_of(shard).n_queries for shard in shards} == {min(40, room // 60)}
+    shards[0].learn_one(*next(queries(1)))  # If it cannot be sent, it learns on.
 
 
 def test_an_emptied_window_holds_no_query_and_fills_again(served):

@@ -109,6 +109,25 @@ def test_null_and_nan_are_missing_values(name):
         assert sizes(model) == sizes(models[0][0])
 
 
+@pytest.mark.parametrize(
+    ("rows", "features", "is_array"),
+    [
+        (ROWS, FEATURES, True),
+        ([[1, 2, -0.0], [2**60, 1e-9, 5e-7], [0.30000000000000004, -7, 0]], FEATURES, True),
+        ([[3, None, 1.0], *ROWS[1:]], FEATURES, False),
+        ([[3, "9", 1.0], *ROWS[1:]], FEATURES, False),
+        ([[3, True, 1.0], *ROWS[1:]], FEATURES, False),
+        ([[3, 10**400, 1.0], *ROWS[1:]], FEATURES, False),
+        (ROWS[:2], FEATURES, False),
+        (ROWS, ["clicks", "price", "e\u0301"], False),
+    ],
+)
+def test_rows_of_numbers_take_no_object_for_each(rows, features, is_array):
+    for found in (read(in_columns(rows, features, id=1)), read(in_columns(rows, features, id=1, grades=GRADES))):
+        assert isinstance(found.rows, np.ndarray) == is_array
+        assert np.array(found.rows, object).tolist() == rows
+
+
 def test_a_feature_that_no_document_has_is_not_met():
     service = RankingService(AdditiveRanker())
     service.handle(in_columns([[1, None, 2], [2, None, 1], [3, None, 3]], id=1, grades=GRADES))

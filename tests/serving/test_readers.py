@@ -3,7 +3,10 @@
 import asyncio
 import contextlib
 import json
+import math
+import struct
 import sys
+from binascii import b2a_base64
 from pathlib import Path
 
 import httpx
@@ -16,6 +19,7 @@ from online_rank.serving import readers as module
 from online_rank.serving import served as served_module
 from online_rank.serving.challenge import from_today
 from online_rank.serving.durable import DurableService, read_service
+from online_rank.serving.elsewhere import rankings_in, taken
 from online_rank.serving.leading import LeadingApp
 from online_rank.serving.readers import ReaderModels
 from online_rank.serving.served import ServedModel
@@ -338,6 +342,12 @@ def test_columns_and_binary_requests_reach_the_learner():
     ("message", "error"),
     [
         ({"request": RANK, "scores": [1.0]}, "scores must be 2 finite numbers, in the order of the documents"),
+        ({"request": RANK, "scores": "AAAA"}, "scores are not 64-bit floats in base64"),
+        ({"request": RANK, "scores": "?"}, "Only base64 data is allowed"),
+        (
+            {"request": RANK, "scores": b2a_base64(struct.pack("<2d", 1.0, math.nan)).decode().strip()},
+            "scores must be 2 finite",
+        ),
         ({"request": GRADES, "scores": []}, "request is not one to rank a query"),
         ({"request": RANK, "scores": [1, 2], "draw": {"order": ["a"]}}, "draw: the model of this service draws no lists"),
         ({"request": 5, "scores": []}, "not a JSON object"),
@@ -354,6 +364,16 @@ def test_rankings_from_elsewhere_are_checked(message, error):
         assert (await learner.post("/ranked", {"no": "list"}))[0] == 400
 
     run(scenario)
+
+
+def test_scores_in_base64_and_in_a_list_are_equal():
+    """A reader sends the bits of its scores; a program may send a list."""
+    scores = [0.1 + 0.2, -1e-300]
+    service, expected = RankingService(PerceptronRanker()), RankingService(PerceptronRanker())
+    binary = b2a_base64(struct.pack("<2d", *scores), newline=False).decode()
+    for each, given in ((service, binary), (expected, scores)):
+        (message,) = rankings_in(json.dumps([{"request": RANK, "scores": given}]).encode())
+        assert taken(each, message).outcome.waiting[4] == scores
 
 
 def test_a_program_that_ranks_from_a_model_file_says_what_it_ranked(tmp_path):
