@@ -235,9 +235,7 @@ class Headline(NamedTuple):
 _WABBIT, _RIVER = "Vowpal Wabbit --csoaa_ldf m", "river StandardScaler | LogisticRegression()"
 _BATCH = "LightGBM, 31 leaves, rate 0.1"
 HEADLINE = (
-    Headline(
-        "`AdditiveRanker()`, the default, before it had trees", "AdditiveRanker()", "AdditiveRanker()", "AdditiveRanker()"
-    ),
+    Headline("`AdditiveRanker()`, the default", "AdditiveRanker()", "AdditiveRanker()", "AdditiveRanker()"),
     Headline("LightGBM", _BATCH, "LightGBM, last 7 days", "LightGBM lambdarank, 100 trees"),
     Headline("Vowpal Wabbit", _WABBIT, _WABBIT, _WABBIT),
     Headline("river, logistic regression on pairs", _RIVER, _RIVER, "river LogisticRegression, learn_many, 120 pairs"),
