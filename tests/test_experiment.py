@@ -5,6 +5,7 @@ import math
 import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import ClassVar
 
 import numpy as np
@@ -183,6 +184,13 @@ def test_a_file_continues_and_repeats_to_the_bit(tmp_path):
     (found,) = experiment.again(tmp_path / "whole.json")
     assert f"{row['model']} on {row['stream']}, seed {row['seed']}: ndcg@10" in found
     assert f"first at query {changed + 1}" in found
+
+
+def test_a_module_of_a_package_with_another_name_has_a_version(tmp_path, monkeypatch):
+    """With xgboost from the package xgboost-cpu no experiment ran."""
+    monkeypatch.setitem(sys.modules, "xgboost", SimpleNamespace(__version__="3.2.0"))
+    Experiment(MODELS, stream, seeds=1).run(tmp_path / "a.json")
+    assert json.loads((tmp_path / "a.json").read_text())["made_by"][0]["xgboost"] == "3.2.0"
 
 
 def test_a_file_of_another_experiment_is_refused(tmp_path):

@@ -27,8 +27,10 @@ _IF_LOADED = {"sklearn": "scikit-learn", "lightgbm": "lightgbm", "xgboost": "xgb
 
 def circumstances() -> dict[str, Any]:
     """Versions and the machine: what may change the bits of a result although its settings are the same."""
-    packages = [*_ALWAYS, *(name for module, name in _IF_LOADED.items() if module in sys.modules)]
-    versions = {name: importlib.metadata.version(name) for name in packages}
+    versions = {name: importlib.metadata.version(name) for name in _ALWAYS}
+    # As modules say: xgboost comes with the package xgboost-cpu, too.
+    loaded = {name: sys.modules[module] for module, name in _IF_LOADED.items() if module in sys.modules}
+    versions |= {name: str(getattr(module, "__version__", "unknown")) for name, module in loaded.items()}
     machine = {"system": platform.platform(), "processor": platform.machine(), "cores": os.cpu_count()}
     return {"online_rank": online_rank.__version__, "python": platform.python_version(), **versions, "machine": machine}
 
