@@ -42,6 +42,7 @@ USES = {
     "pygments": "rich",
     "rich": "typer: help and errors; bars of progress",
     "shellingham": "typer: completion in shells",
+    "sniffio": "httpcore: which event loop runs",
     "starlette": "serve: answers, routes for applications of others",
     "typer": "cli: options of commands",
     "typing-extensions": "anyio, pydantic, starlette",
