@@ -164,7 +164,8 @@ def test_signatures_of_operators_are_looked_up_once(module, monkeypatch):
 
     monkeypatch.setattr(numba.types.Function, "get_call_type", look_up_and_note)
     module().use_elements(np.ones(8), np.ones((2, 8), np.float32), np.ones(8, np.uint8), np.ones(300))
-    for operator_ in operator.add, operator.iadd, operator.getitem:
+    # Where bounds are checked, numba writes elements, and asks again.
+    for operator_ in (operator.add, operator.iadd, *([] if numba.config.BOUNDSCHECK else [operator.getitem])):
         found = [call for call in asked if call[0].typing_key is operator_]
         assert len(found) == len(set(found)) > 0
     assert "resolve_function_type" not in vars(context)
